@@ -22,7 +22,7 @@ struct Planned {
         graphs(AttentionGraphs::plan(planner, shape, how)) {}
 
   CudnnHandle handle;
-  Planner planner;
+  CudnnPlanner planner;
   Result<AttentionGraphs> graphs;
 };
 

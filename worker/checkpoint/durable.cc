@@ -27,14 +27,14 @@ constexpr std::size_t kWrittenAtOnce = 16u << 20;  // written between two signs 
 }
 
 // An open file descriptor, closed by the destructor.
-class Descriptor {
+class OpenFile {
  public:
-  Descriptor(const fs::path& path, int flags) : fd_(open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
-  ~Descriptor() {
+  OpenFile(const fs::path& path, int flags) : fd_(open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
+  ~OpenFile() {
     if (fd_ >= 0) close(fd_);
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
   int get() const { return fd_; }
 
  private:
@@ -58,7 +58,7 @@ void rename_path(const fs::path& from, const fs::path& to) {
 }  // namespace
 
 void write_synced(const fs::path& path, std::span<const std::string_view> pieces) {
-  const Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC);
+  const OpenFile file(path, O_WRONLY | O_CREAT | O_TRUNC);
   if (file.get() < 0) fail("create", path, errno);
   for (std::string_view piece : pieces) write_all(file.get(), piece, path);
   if (fsync(file.get()) != 0) fail("sync", path, errno);
@@ -89,7 +89,7 @@ void make_directories(const fs::path& path) {
 
 void sync_directory(const fs::path& path) {
   const fs::path directory = path.empty() ? fs::path(".") : path;
-  const Descriptor descriptor(directory, O_RDONLY | O_DIRECTORY);
+  const OpenFile descriptor(directory, O_RDONLY | O_DIRECTORY);
   if (descriptor.get() < 0) fail("open", directory, errno);
   // Some network file systems cannot sync a directory, and say so with EINVAL.
   if (fsync(descriptor.get()) != 0 && errno != EINVAL) fail("sync", directory, errno);
@@ -123,7 +123,7 @@ ScratchDirectory::~ScratchDirectory() {
 }
 
 void remove_if_abandoned(const fs::path& path) {
-  const Descriptor directory(path, O_RDONLY | O_DIRECTORY);
+  const OpenFile directory(path, O_RDONLY | O_DIRECTORY);
   if (directory.get() < 0 || flock(directory.get(), LOCK_EX | LOCK_NB) != 0) return;
   std::error_code ignored;
   fs::remove_all(path, ignored);

@@ -45,7 +45,7 @@ class DeviceExchange final : public GradientExchange {
     next_ = 0;
     ready_.assign(ranges_.size(), std::nullopt);
     if (plan_->own_blocks > 0) return;
-    for (std::optional<Ready>& bucket : ready_) bucket.emplace();
+    for (std::optional<ReadyBucket>& bucket : ready_) bucket.emplace();
     enqueue_ready();
   }
 
@@ -64,7 +64,7 @@ class DeviceExchange final : public GradientExchange {
   void end() override { group_.barrier(); }
 
  private:
-  struct Ready {
+  struct ReadyBucket {
     std::vector<const float*> partials;
     Event made;
   };
@@ -149,8 +149,8 @@ class DeviceExchange final : public GradientExchange {
   Buffer inbox_, zeros_;
   const ExchangePlan* plan_ = nullptr;
   float* sum_ = nullptr;
-  std::vector<std::optional<Ready>> ready_;  // [bucket]
-  std::size_t next_ = 0;                     // bucket to enqueue
+  std::vector<std::optional<ReadyBucket>> ready_;  // [bucket]
+  std::size_t next_ = 0;                           // bucket to enqueue
   const std::unique_ptr<Stream> stream_;
   std::unique_ptr<DeviceCommunicator> links_;
   const int ranks_of_host_;

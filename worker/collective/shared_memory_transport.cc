@@ -24,8 +24,8 @@ namespace dtrun::worker {
 
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
-using Word = std::atomic<std::uint32_t>;
-static_assert(Word::is_always_lock_free && sizeof(Word) == sizeof(std::uint32_t));
+using BoardWord = std::atomic<std::uint32_t>;
+static_assert(BoardWord::is_always_lock_free && sizeof(BoardWord) == sizeof(std::uint32_t));
 
 namespace {
 
@@ -40,7 +40,7 @@ constexpr int kNapsPerLook = 10;
 constexpr int kLooksBeforeSleep = 50;
 
 // Sleeps for a nap, or until the next announcement; not at all if `news` is not `seen` any more.
-void sleep_for_news(const Word& news, std::uint32_t seen) {
+void sleep_for_news(const BoardWord& news, std::uint32_t seen) {
   const timespec nap{.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(kNap).count()};
   syscall(SYS_futex, &news, FUTEX_WAIT, seen, &nap, nullptr, 0);
 }
@@ -63,14 +63,14 @@ struct Address {
 // of steps.
 struct SharedMemoryTransport::Board {
   struct Bucket {
-    Word partials, totals;  // the step whose partial sums or total are there
+    BoardWord partials, totals;  // the step whose partial sums or total are there
   };
   std::uint64_t nonce;
   std::uint64_t totals;                                        // offset of the buffer
-  Word news;                                                   // changes with each announcement
-  Word done;                                                   // the step of whose data this rank reads no
+  BoardWord news;                                              // changes with each announcement
+  BoardWord done;                                              // the step of whose data this rank reads no
                                                                // more
-  Word gone;                                                   // not 0: the rank's part in this generation is
+  BoardWord gone;                                              // not 0: the rank's part in this generation is
                                                                // over
   std::array<std::atomic<std::uint64_t>, kMostBlocks> blocks;  // offsets of this step's partial sums
 
@@ -121,19 +121,19 @@ SharedMemoryTransport::SharedMemoryTransport(ProcessGroup& group, std::size_t si
 
 SharedMemoryTransport::~SharedMemoryTransport() {
   announce(board_.gone, 1);
-  for (const Peer& peer : peers_)
+  for (const SharedPeer& peer : peers_)
     if (peer.process >= 0) close(peer.process);
 }
 
 bool SharedMemoryTransport::any() const {
-  return std::ranges::any_of(peers_, [](const Peer& peer) { return peer.memory != nullptr; });
+  return std::ranges::any_of(peers_, [](const SharedPeer& peer) { return peer.memory != nullptr; });
 }
 
 std::size_t SharedMemoryTransport::board_floats() const {
   return (sizeof(Board) + buckets_ * sizeof(Board::Bucket)) / sizeof(float);
 }
 
-void SharedMemoryTransport::open(Peer& peer, pid_t process, int descriptor, std::uint64_t nonce) const {
+void SharedMemoryTransport::open(SharedPeer& peer, pid_t process, int descriptor, std::uint64_t nonce) const {
   std::unique_ptr<PeerMemory> memory = PeerMemory::open(process, descriptor);
   const int watched = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
   if (memory == nullptr || watched < 0) return;
@@ -144,7 +144,7 @@ void SharedMemoryTransport::open(Peer& peer, pid_t process, int descriptor, std:
   peer.memory = std::move(memory);
 }
 
-void SharedMemoryTransport::announce(Word& word, std::uint32_t value) {
+void SharedMemoryTransport::announce(BoardWord& word, std::uint32_t value) {
   word.store(value, std::memory_order_release);
   board_.news.fetch_add(1, std::memory_order_release);
   syscall(SYS_futex, &board_.news, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
@@ -158,7 +158,7 @@ void SharedMemoryTransport::lose(int rank, const std::string& why) {
 
 template <typename Ready>
 void SharedMemoryTransport::wait_for(int rank, const Ready& ready) {
-  const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  const SharedPeer& peer = peers_[static_cast<std::size_t>(rank)];
   for (int look = 0; look < kLooksBeforeSleep; ++look) {
     if (ready(*peer.board)) return;
     std::this_thread::yield();
@@ -203,7 +203,7 @@ const float* SharedMemoryTransport::partial(int rank, int bucket, std::size_t bl
   wait_for(rank, [&](const Board& board) {
     return board.bucket(bucket).partials.load(std::memory_order_acquire) == step_;
   });
-  const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  const SharedPeer& peer = peers_[static_cast<std::size_t>(rank)];
   return peer.memory->at(peer.board->blocks[block].load(std::memory_order_relaxed), size_);
 }
 
@@ -213,7 +213,7 @@ const float* SharedMemoryTransport::total(int rank, int bucket) {
   wait_for(rank, [&](const Board& board) {
     return board.bucket(bucket).totals.load(std::memory_order_acquire) == step_;
   });
-  const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  const SharedPeer& peer = peers_[static_cast<std::size_t>(rank)];
   return peer.memory->at(peer.board->totals, size_);
 }
 

@@ -51,13 +51,13 @@ class SharedMemoryTransport {
 
  private:
   struct Board;
-  struct Peer {
+  struct SharedPeer {
     std::unique_ptr<PeerMemory> memory;  // null: it cannot be read
     const Board* board = nullptr;
     int process = -1;  // pidfd
   };
   std::size_t board_floats() const;
-  void open(Peer& peer, pid_t process, int descriptor, std::uint64_t nonce) const;
+  void open(SharedPeer& peer, pid_t process, int descriptor, std::uint64_t nonce) const;
   void announce(std::atomic<std::uint32_t>& word, std::uint32_t value);
   [[noreturn]] void lose(int peer, const std::string& why);
   template <typename Ready>
@@ -70,7 +70,7 @@ class SharedMemoryTransport {
   const Buffer board_memory_;
   Board& board_;
   const Buffer totals_;
-  std::vector<Peer> peers_;         // [rank]
+  std::vector<SharedPeer> peers_;   // [rank]
   std::vector<std::string> hosts_;  // [rank]
   std::uint32_t step_ = 0;          // from 1 on
 };

@@ -24,7 +24,7 @@ struct BucketInFlight {
   std::vector<std::unique_ptr<Work>> in, out;  // [round]
 };
 
-struct StepPlan {
+struct PlannedStep {
   ExchangePlan exchange;
   std::vector<RoundOfBucket> followed;  // all rounds but each bucket's last, in the order of groups
 };
@@ -43,7 +43,7 @@ class TreeExchange final : public GradientExchange {
   void finish() override;
 
  private:
-  const StepPlan& plan_of(std::int64_t leaves);
+  const PlannedStep& plan_of(std::int64_t leaves);
   const std::vector<ExchangeRound>& rounds(std::size_t bucket) const {
     return plan_->exchange.buckets[bucket].rounds;
   }
@@ -67,9 +67,9 @@ class TreeExchange final : public GradientExchange {
   SharedMemoryTransport* const shared_memory_transport_;            // null: all peers are reached by messages
   const std::unique_ptr<Arithmetic> host_ = make_cpu_arithmetic();  // adds up received and own partial sums
   const std::unique_ptr<Stream> host_stream_ = host_->make_stream();
-  const std::vector<VectorRange> ranges_;   // [bucket]
-  std::map<std::int64_t, StepPlan> plans_;  // by leaves: two in a run, full steps and an epoch's last
-  const StepPlan* plan_ = nullptr;          // this step's
+  const std::vector<VectorRange> ranges_;      // [bucket]
+  std::map<std::int64_t, PlannedStep> plans_;  // by leaves: two in a run, full steps and an epoch's last
+  const PlannedStep* plan_ = nullptr;          // this step's
   std::vector<BucketInFlight> buckets_;
   HostSum sum_;
   std::vector<Buffer> partials_;  // [own block]: copies for the host; none where device memory is the host's
@@ -109,9 +109,9 @@ TreeExchange::~TreeExchange() {
   if (rounds_thread_.joinable()) rounds_thread_.join();
 }
 
-const StepPlan& TreeExchange::plan_of(std::int64_t leaves) {
+const PlannedStep& TreeExchange::plan_of(std::int64_t leaves) {
   const auto [place, is_new] = plans_.try_emplace(leaves);
-  StepPlan& plan = place->second;
+  PlannedStep& plan = place->second;
   if (!is_new) return plan;
   plan.exchange = plan_exchange(leaves, group_.rank(), group_.size(), ranks_of_host_, ranges_, kDirectBytes);
   for (std::size_t group = 0; group < plan.exchange.groups(); ++group)

@@ -16,13 +16,13 @@
 namespace dtrun::worker {
 namespace {
 
-struct Kind {
+struct DatasetType {
   std::string_view type;  // also a choice of /data/type in worker/config/options.cc
   Result<std::unique_ptr<Dataset>> (*load)(const DataConfig&, Split);
   Result<DatasetFacts> (*check)(const DataConfig&);
 };
 
-constexpr Kind kKinds[] = {
+constexpr DatasetType kKinds[] = {
     {.type = "fashion_mnist", .load = load_fashion_mnist, .check = check_fashion_mnist},
     {.type = "idx", .load = load_idx, .check = check_idx},
     {.type = "tokens", .load = load_tokens, .check = check_tokens},
@@ -31,8 +31,8 @@ constexpr Kind kKinds[] = {
     {.type = "synthetic", .load = load_synthetic, .check = check_synthetic},
 };
 
-Result<const Kind*> kind_of(const DataConfig& config) {
-  const auto* kind = std::ranges::find(kKinds, config.type, &Kind::type);
+Result<const DatasetType*> kind_of(const DataConfig& config) {
+  const auto* kind = std::ranges::find(kKinds, config.type, &DatasetType::type);
   if (kind != std::end(kKinds)) return kind;
   return Status(kExitConfig, "/data/type: \"" + config.type + "\" is not known");
 }
@@ -40,7 +40,7 @@ Result<const Kind*> kind_of(const DataConfig& config) {
 }  // namespace
 
 std::unique_ptr<Dataset> load_dataset(const DataConfig& config, Split split) {
-  const Result<const Kind*> kind = kind_of(config);
+  const Result<const DatasetType*> kind = kind_of(config);
   Result<std::unique_ptr<Dataset>> dataset = kind.status();
   if (kind.ok()) dataset = kind.value()->load(config, split);
   if (!dataset.ok()) throw WorkerError(dataset.status().exit_code(), dataset.status().message());
@@ -48,7 +48,7 @@ std::unique_ptr<Dataset> load_dataset(const DataConfig& config, Split split) {
 }
 
 Result<DatasetFacts> check_dataset(const DataConfig& config) {
-  const Result<const Kind*> kind = kind_of(config);
+  const Result<const DatasetType*> kind = kind_of(config);
   if (!kind.ok()) return kind.status();
   return kind.value()->check(config);
 }

@@ -30,15 +30,15 @@ IdxForm form_of(const DataConfig& config) {
           .way_out = "; check data.path and data.classes, or fetch the file again"};
 }
 
-enum class Part { kImages, kLabels };
+enum class IdxContent { kImages, kLabels };
 
-bool is_wanted(const std::string& name, Split split, Part part) {
+bool is_wanted(const std::string& name, Split split, IdxContent part) {
   const auto has = [&](const char* word) { return name.find(word) != std::string::npos; };
   const bool of_split = split == Split::kTrain ? has("train") : has("t10k") || has("test");
-  return of_split && has("-idx") && has("labels") == (part == Part::kLabels) && !name.starts_with('.');
+  return of_split && has("-idx") && has("labels") == (part == IdxContent::kLabels) && !name.starts_with('.');
 }
 
-Result<fs::path> find_part(const fs::path& directory, Split split, Part part) {
+Result<fs::path> find_part(const fs::path& directory, Split split, IdxContent part) {
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
@@ -50,9 +50,10 @@ Result<fs::path> find_part(const fs::path& directory, Split split, Part part) {
                                     "; set data.path to the directory with the IDX files");
   }
   std::ranges::sort(names);
-  const std::string example = std::string(split == Split::kTrain ? "train" : "t10k") +
-                              (part == Part::kImages ? "-images-idx3-ubyte.gz" : "-labels-idx1-ubyte.gz");
-  const std::string what = part == Part::kImages ? "images" : "labels";
+  const std::string example =
+      std::string(split == Split::kTrain ? "train" : "t10k") +
+      (part == IdxContent::kImages ? "-images-idx3-ubyte.gz" : "-labels-idx1-ubyte.gz");
+  const std::string what = part == IdxContent::kImages ? "images" : "labels";
   const std::string use = split == Split::kTrain ? " to train on" : " to test with";
   if (names.empty()) {
     return bad_input(directory, "has no IDX file of " + what + use + ", with a name like " + example +
@@ -65,9 +66,9 @@ Result<fs::path> find_part(const fs::path& directory, Split split, Part part) {
 }
 
 Result<IdxPair> find_pair_of(const fs::path& directory, Split split) {
-  const auto images = find_part(directory, split, Part::kImages);
+  const auto images = find_part(directory, split, IdxContent::kImages);
   if (!images.ok()) return images.status();
-  const auto labels = find_part(directory, split, Part::kLabels);
+  const auto labels = find_part(directory, split, IdxContent::kLabels);
   if (!labels.ok()) return labels.status();
   return IdxPair{.images = images.value(), .labels = labels.value()};
 }

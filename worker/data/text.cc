@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 constexpr int kByteValues = 256;
 
 // Files, one behind the other.
-class Row {
+class TokenWindow {
  public:
   // An empty file adds nothing to the row.
   void add(InputFile file) {
@@ -36,7 +36,7 @@ class Row {
 
   // REQUIRES: the bytes lie within the row.
   Status read(std::uint64_t offset, std::span<std::uint8_t> out) const {
-    auto part = std::prev(std::ranges::upper_bound(parts_, offset, {}, &Part::begin));
+    auto part = std::prev(std::ranges::upper_bound(parts_, offset, {}, &FileSpan::begin));
     while (!out.empty()) {
       const std::uint64_t at = offset - part->begin;
       const std::size_t size = std::min<std::uint64_t>(out.size(), part->file.size() - at);
@@ -49,16 +49,16 @@ class Row {
   }
 
  private:
-  struct Part {
+  struct FileSpan {
     InputFile file;
     std::uint64_t begin;  // place of its first byte in the row
   };
-  std::vector<Part> parts_;
+  std::vector<FileSpan> parts_;
   std::uint64_t size_ = 0;
 };
 
 struct SplitText {
-  Row row;
+  TokenWindow row;
   std::uint64_t begin = 0, end = 0;  // of the split
 };
 

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Line {
+struct MetricsLine {
   std::uint64_t begin = 0;  // in the file
   std::string text;         // with its newline; without one, it is torn
 };
@@ -27,13 +27,13 @@ class LinesUpwards {
   LinesUpwards(int fd, std::uint64_t size) : fd_(fd), start_(size) {}
 
   // Nothing at the file's beginning, or after a failure, which error() returns.
-  std::optional<Line> next() {
+  std::optional<MetricsLine> next() {
     while (error_ == 0) {
       // The newline at the very end belongs to the line.
       const std::size_t newline = text_.size() < 2 ? text_.npos : text_.rfind('\n', text_.size() - 2);
       if (newline != text_.npos || (start_ == 0 && !text_.empty())) {
         const std::size_t begin = newline == text_.npos ? 0 : newline + 1;
-        Line line{start_ + begin, text_.substr(begin)};
+        MetricsLine line{start_ + begin, text_.substr(begin)};
         text_.resize(begin);
         return line;
       }
@@ -70,7 +70,7 @@ class LinesUpwards {
   int error_ = 0;
 };
 
-struct Verdict {
+struct LineVerdict {
   bool keep = false;
   bool settled = false;  // of an earlier step, as all preceding lines are
   bool training = false;
@@ -78,7 +78,7 @@ struct Verdict {
 };
 
 // The line of a run's end is dropped, since the run goes on.
-Verdict judge(std::string_view text, std::int64_t resume_step) {
+LineVerdict judge(std::string_view text, std::int64_t resume_step) {
   if (!text.ends_with('\n')) return {};
   const Json json = Json::parse(text, nullptr, false);
   if (!json.is_object() || json.value("event", Json()) == "end") return {};
@@ -115,8 +115,8 @@ Rewound rewind_metrics(int fd, std::int64_t resume_step) {
   Rewound result;
   std::optional<std::uint64_t> first_dropped;
   std::string kept, kept_behind_dropped;  // kept lines so far; those behind first_dropped
-  for (std::optional<Line> line; (line = lines.next());) {
-    const Verdict verdict = judge(line->text, resume_step);
+  for (std::optional<MetricsLine> line; (line = lines.next());) {
+    const LineVerdict verdict = judge(line->text, resume_step);
     result.trained = result.trained || verdict.training;
     result.evaluated = result.evaluated || verdict.evaluation;
     if (verdict.settled) break;

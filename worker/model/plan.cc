@@ -38,7 +38,7 @@ std::optional<int> forward_in_place(const Op& op) {
 }
 
 // A piece of memory: from the call that first writes it to the one that last uses it.
-struct Piece {
+struct MemoryPiece {
   std::size_t floats = 0;
   int first = -1, last = -1;
   std::size_t offset = kNowhere;
@@ -274,20 +274,21 @@ class Planner {
 
   // The largest first, each at the lowest place that is free for all of its life.
   void place() {
-    std::vector<Piece*> order;
-    for (Piece& piece : pieces_) order.push_back(&piece);
-    std::ranges::stable_sort(order, [](const Piece* a, const Piece* b) { return a->floats > b->floats; });
-    std::vector<const Piece*> placed;  // by offset
-    for (Piece* piece : order) {
+    std::vector<MemoryPiece*> order;
+    for (MemoryPiece& piece : pieces_) order.push_back(&piece);
+    std::ranges::stable_sort(
+        order, [](const MemoryPiece* a, const MemoryPiece* b) { return a->floats > b->floats; });
+    std::vector<const MemoryPiece*> placed;  // by offset
+    for (MemoryPiece* piece : order) {
       std::size_t offset = 0;
-      for (const Piece* other : placed) {
+      for (const MemoryPiece* other : placed) {
         if (other->last < piece->first || other->first > piece->last) continue;
         if (offset + piece->floats <= other->offset) break;
         offset = std::max(offset, aligned(other->offset + other->floats));
       }
       piece->offset = offset;
       plan_.arena = std::max(plan_.arena, offset + piece->floats);
-      placed.insert(std::ranges::upper_bound(placed, offset, {}, &Piece::offset), piece);
+      placed.insert(std::ranges::upper_bound(placed, offset, {}, &MemoryPiece::offset), piece);
     }
     plan_.value = offsets(value_), plan_.value_again = offsets(again_), plan_.gradient = offsets(gradient_);
     plan_.aux = offsets(aux_), plan_.aux_again = offsets(aux_again_);
@@ -323,7 +324,7 @@ class Planner {
   std::vector<bool> needs_gradient_;
   std::vector<std::size_t> parameters_end_{0};  // [n]: no node in front of n has a parameter from there on
   Plan plan_;
-  std::vector<Piece> pieces_;
+  std::vector<MemoryPiece> pieces_;
   // Indices of pieces, of each value or node.
   std::vector<int> value_, again_, gradient_, aux_, aux_again_;
   int logits_ = kNone;

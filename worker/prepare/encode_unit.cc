@@ -22,7 +22,7 @@ std::size_t cut_of(std::string_view text, double val_fraction, Encoder& encoder)
   return encoder.cut(text, from).value_or(text.size());
 }
 
-struct Line {
+struct InputLine {
   const InputSource& source;
   std::uint64_t number;
 
@@ -31,7 +31,7 @@ struct Line {
   }
 };
 
-Result<std::string> text_in(std::string_view json, const EncodingRules& rules, const Line& line) {
+Result<std::string> text_in(std::string_view json, const EncodingRules& rules, const InputLine& line) {
   auto value = nlohmann::json::parse(json, nullptr, false);
   if (!value.is_object()) {
     const auto why = parse_strict_json(json);

@@ -42,7 +42,7 @@ EncodingTeam::~EncodingTeam() {
 }
 
 void EncodingTeam::hand_in(Unit unit) {
-  auto job = std::make_shared<Job>(Job{.unit = std::move(unit), .result = std::nullopt});
+  auto job = std::make_shared<EncodingJob>(EncodingJob{.unit = std::move(unit), .result = std::nullopt});
   jobs_.push_back(job);
   {
     const std::lock_guard lock(mutex_);
@@ -52,7 +52,7 @@ void EncodingTeam::hand_in(Unit unit) {
 }
 
 std::optional<Result<UnitTokens>> EncodingTeam::take_out(std::chrono::milliseconds patience) {
-  const std::shared_ptr<Job> oldest = jobs_.front();
+  const std::shared_ptr<EncodingJob> oldest = jobs_.front();
   std::unique_lock lock(mutex_);
   if (!waits_for_result_.wait_for(lock, patience, [&] { return oldest->result.has_value(); }))
     return std::nullopt;
@@ -66,7 +66,7 @@ void EncodingTeam::run() {
     std::unique_lock lock(mutex_);
     waits_for_work_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
     if (waiting_.empty()) return;
-    const std::shared_ptr<Job> job = std::move(waiting_.front());
+    const std::shared_ptr<EncodingJob> job = std::move(waiting_.front());
     waiting_.pop_front();
     lock.unlock();
     auto result = encoded(job->unit, inputs_.sources[job->unit.source], rules_, encoder);

@@ -31,7 +31,7 @@ class EncodingTeam {
   std::optional<Result<UnitTokens>> take_out(std::chrono::milliseconds patience);
 
  private:
-  struct Job {
+  struct EncodingJob {
     Unit unit;
     std::optional<Result<UnitTokens>> result;  // guarded by mutex_
   };
@@ -41,11 +41,11 @@ class EncodingTeam {
   const EncodingRules& rules_;
   const Tokenizer& tokenizer_;
   const std::size_t most_;
-  std::deque<std::shared_ptr<Job>> jobs_;  // the oldest first
+  std::deque<std::shared_ptr<EncodingJob>> jobs_;  // the oldest first
 
   std::mutex mutex_;  // guards the members below, and results
   std::condition_variable waits_for_work_, waits_for_result_;
-  std::deque<std::shared_ptr<Job>> waiting_;
+  std::deque<std::shared_ptr<EncodingJob>> waiting_;
   bool ending_ = false;
   std::vector<std::thread> threads_;
 };

@@ -111,7 +111,7 @@ Result<std::optional<Unit>> UnitReader::next() {
 
 Result<std::optional<Unit>> UnitReader::next_piece() {
   while (!parts_.empty()) {
-    const Part part = parts_.back();
+    const InputSpan part = parts_.back();
     if (!pieces_) {
       pieces_.emplace(*file_, part.begin, part.end, cutter_);
       begins_ = true;

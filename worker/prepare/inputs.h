@@ -58,7 +58,7 @@ class UnitReader {
   Result<std::optional<Unit>> next();
 
  private:
-  struct Part {
+  struct InputSpan {
     std::uint64_t begin = 0, end = 0;
     bool val = false;
   };
@@ -72,7 +72,7 @@ class UnitReader {
   std::size_t source_ = 0;
   std::uint64_t document_ = 0;
   std::optional<InputFile> file_;
-  std::vector<Part> parts_;  // of a text, still to be read; the next one last
+  std::vector<InputSpan> parts_;  // of a text, still to be read; the next one last
   std::optional<TextPieces> pieces_;
   bool begins_ = true;
   std::uint64_t next_byte_ = 0, line_ = 1;  // of a .jsonl file

@@ -33,12 +33,12 @@ std::atomic<int> g_signal{0};
 void note_signal(int signal) { g_signal = signal; }
 
 // Thrown to end the preparation after a signal, so that its files are removed.
-struct Stopped {
+struct StoppedBySignal {
   int signal;
 };
 
 void stop_if_told() {
-  if (const int signal = g_signal) throw Stopped{signal};
+  if (const int signal = g_signal) throw StoppedBySignal{signal};
 }
 
 template <typename T>
@@ -188,7 +188,7 @@ int prepare_main(const PrepareRequest& request) {
   } catch (const WorkerError& error) {
     std::fprintf(stderr, "dtrun: %s\n", error.what());
     return error.exit_code();
-  } catch (const Stopped& stopped) {
+  } catch (const StoppedBySignal& stopped) {
     std::fputs("dtrun: stopped; nothing is left of it\n", stderr);
     return exit_code_of_signal(stopped.signal);
   }

@@ -53,9 +53,9 @@ JobConfig read_config(const std::string& path, std::span<const std::string> over
 }
 
 // A job on one worker, from its initial values, without evaluations and checkpoints.
-class Job {
+class ProfiledJob {
  public:
-  Job(const JobConfig& config, int lanes, std::unique_ptr<Device> device)
+  ProfiledJob(const JobConfig& config, int lanes, std::unique_ptr<Device> device)
       : config_(config),
         data_(load_datasets(config_)),
         replica_(config_, data_, lanes, std::move(device)),
@@ -175,14 +175,14 @@ void write(const std::string& path, const std::string& text) {
   if (!file) throw WorkerError(kExitCannotCreate, path + ": " + std::strerror(errno));
 }
 
-std::string describe(const Job& job, const TrainConfig& train, const std::string& model) {
+std::string describe(const ProfiledJob& job, const TrainConfig& train, const std::string& model) {
   return model + ": " + counted(static_cast<long long>(job.program().size), "parameter") + ", steps of " +
          counted(train.global_batch_size, "sample") + " in microbatches of " +
          std::to_string(std::min(train.micro_batch_size, train.global_batch_size));
 }
 
 void profile_cpu(const JobConfig& config, const ProfileRequest& request) {
-  Job job(config, request.lanes, make_cpu_device());
+  ProfiledJob job(config, request.lanes, make_cpu_device());
   Profile profile = job.run(request.steps);
   const TrainConfig& train = config.train;
   profile.job = describe(job, train, config.model.type) + ", " + counted(request.lanes, "lane") +
@@ -199,7 +199,7 @@ void profile_gpu(const JobConfig& config, int gpu, const ProfileRequest& request
   OpTimes times;
   std::vector<std::size_t> steps;
   // Scoped, since measuring the ceilings needs the job's memory.
-  auto job = std::make_unique<Job>(config, 1, make_cuda_device(gpu));
+  auto job = std::make_unique<ProfiledJob>(config, 1, make_cuda_device(gpu));
   DeviceProfile profile = job->run_on_device(request.steps, &times, &steps);
   profile.job = describe(*job, config.train, config.model.type);
   const Program program = job->program();

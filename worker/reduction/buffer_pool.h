@@ -27,7 +27,7 @@ class BufferPool {
     {
       std::lock_guard lock(mutex_);
       if (!free_.empty()) {
-        Free last = std::move(free_.back());
+        FreeBuffer last = std::move(free_.back());
         free_.pop_back();
         stream.after(last.used);
         return std::move(last.buffer);
@@ -42,13 +42,13 @@ class BufferPool {
   }
 
  private:
-  struct Free {
+  struct FreeBuffer {
     Buffer buffer;
     Event used;
   };
   const std::function<Buffer()> make_;
   std::mutex mutex_;  // guards free_
-  std::vector<Free> free_;
+  std::vector<FreeBuffer> free_;
 };
 
 }  // namespace dtrun::worker

@@ -10,7 +10,7 @@
 namespace dtrun::worker {
 namespace {
 
-class Bytes : public Script {
+class ByteScript : public Script {
  public:
   int classes() const override { return 256; }
   std::vector<std::int32_t> read(const std::string& prompt) const override {
@@ -47,9 +47,9 @@ class Numbers : public Script {
   const int classes_;
 };
 
-class Pieces : public Script {
+class PieceScript : public Script {
  public:
-  Pieces(std::shared_ptr<const Tokenizer> tokenizer, int classes)
+  PieceScript(std::shared_ptr<const Tokenizer> tokenizer, int classes)
       : tokenizer_(std::move(tokenizer)), classes_(classes) {}
   int classes() const override { return classes_; }
   int choices() const override { return tokenizer_->size(); }
@@ -78,9 +78,9 @@ std::unique_ptr<Script> make_script(const DataConfig& data, std::shared_ptr<cons
   const bool text = data.type == "text";
   if (tokenizer) {
     const int classes = text ? tokenizer->size() : data.vocab_size;
-    return std::make_unique<Pieces>(std::move(tokenizer), classes);
+    return std::make_unique<PieceScript>(std::move(tokenizer), classes);
   }
-  if (text) return std::make_unique<Bytes>();
+  if (text) return std::make_unique<ByteScript>();
   return std::make_unique<Numbers>(data.vocab_size);
 }
 

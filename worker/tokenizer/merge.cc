@@ -57,33 +57,31 @@ void Merger::merge_short(std::vector<std::int32_t>& ids) {
 
 void Merger::merge_long(std::vector<std::int32_t>& ids) {
   const auto size = static_cast<std::uint32_t>(ids.size());
-  shared_memory_transport_.resize(size);
+  links_.resize(size);
   heap_.clear();
   const auto consider = [&](std::uint32_t at) {
-    const std::int32_t rank = table_.find(ids[at], ids[shared_memory_transport_[at].behind]).rank;
+    const std::int32_t rank = table_.find(ids[at], ids[links_[at].behind]).rank;
     if (rank != MergeTable::kNever) heap_.push_back({.rank = rank, .at = at});
     return rank != MergeTable::kNever;
   };
   for (std::uint32_t i = 0; i < size; ++i)
-    shared_memory_transport_[i] = {.before = i > 0 ? i - 1 : kNobody,
-                                   .behind = i + 1 < size ? i + 1 : kNobody};
+    links_[i] = {.before = i > 0 ? i - 1 : kNobody, .behind = i + 1 < size ? i + 1 : kNobody};
   for (std::uint32_t i = 0; i + 1 < size; ++i) consider(i);
   std::make_heap(heap_.begin(), heap_.end());
   constexpr std::int32_t kGone = -1;
   while (!heap_.empty()) {
     std::pop_heap(heap_.begin(), heap_.end());
-    const Candidate best = heap_.back();
+    const MergeCandidate best = heap_.back();
     heap_.pop_back();
-    const std::uint32_t at = best.at, gone = shared_memory_transport_[at].behind;
+    const std::uint32_t at = best.at, gone = links_[at].behind;
     if (ids[at] == kGone || gone == kNobody) continue;
-    const MergeTable::Entry entry = table_.find(ids[at], ids[gone]);
+    const MergeTable::PairMerge entry = table_.find(ids[at], ids[gone]);
     if (entry.rank != best.rank) continue;  // an earlier merge changed one of the two
     ids[at] = entry.result;
     ids[gone] = kGone;
-    const auto [before, behind] =
-        SharedMemoryTransport{shared_memory_transport_[at].before, shared_memory_transport_[gone].behind};
-    shared_memory_transport_[at].behind = behind;
-    if (behind != kNobody) shared_memory_transport_[behind].before = at;
+    const auto [before, behind] = PairLinks{links_[at].before, links_[gone].behind};
+    links_[at].behind = behind;
+    if (behind != kNobody) links_[behind].before = at;
     if (before != kNobody && consider(before)) std::push_heap(heap_.begin(), heap_.end());
     if (behind != kNobody && consider(at)) std::push_heap(heap_.begin(), heap_.end());
   }

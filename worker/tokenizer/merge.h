@@ -18,10 +18,10 @@ class MergeTable {
   explicit MergeTable(std::span<const Merge> merges);
 
   static constexpr std::int32_t kNever = INT32_MAX;  // the rank of a pair that is not merged
-  struct Entry {
+  struct PairMerge {
     std::int32_t rank = kNever, result = 0;
   };
-  Entry find(std::int32_t left, std::int32_t right) const {
+  PairMerge find(std::int32_t left, std::int32_t right) const {
     const std::uint64_t key = key_of(left, right);
     for (std::size_t slot = slot_of(key);; slot = (slot + 1) & mask_)
       if (slots_[slot].key == key || slots_[slot].key == kFree) return slots_[slot].entry;
@@ -29,9 +29,9 @@ class MergeTable {
 
  private:
   static constexpr std::uint64_t kFree = UINT64_MAX;
-  struct Slot {
+  struct TableSlot {
     std::uint64_t key = kFree;
-    Entry entry;
+    PairMerge entry;
   };
   static std::uint64_t key_of(std::int32_t left, std::int32_t right) {
     return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
@@ -40,7 +40,7 @@ class MergeTable {
     return static_cast<std::size_t>(key * 0x9e3779b97f4a7c15u >> shift_);
   }
 
-  std::vector<Slot> slots_;  // a power of two, at most half of them taken
+  std::vector<TableSlot> slots_;  // a power of two, at most half of them taken
   std::size_t mask_ = 0;
   int shift_ = 0;
 };
@@ -53,15 +53,15 @@ class Merger {
 
  private:
   // A pair that can be merged, or could when it was found.
-  struct Candidate {
+  struct MergeCandidate {
     std::int32_t rank;
     std::uint32_t at;  // its left part
     // The pair to merge next is the greatest, so that it is the top of a heap.
-    bool operator<(const Candidate& other) const {
+    bool operator<(const MergeCandidate& other) const {
       return rank != other.rank ? rank > other.rank : at > other.at;
     }
   };
-  struct SharedMemoryTransport {
+  struct PairLinks {
     std::uint32_t before, behind;
   };
 
@@ -69,9 +69,9 @@ class Merger {
   void merge_long(std::vector<std::int32_t>& ids);
 
   const MergeTable& table_;
-  std::vector<MergeTable::Entry> pairs_;  // short words: the merge of ids i and i + 1
-  std::vector<Candidate> heap_;           // long words
-  std::vector<SharedMemoryTransport> shared_memory_transport_;
+  std::vector<MergeTable::PairMerge> pairs_;  // short words: the merge of ids i and i + 1
+  std::vector<MergeCandidate> heap_;          // long words
+  std::vector<PairLinks> links_;
 };
 
 }  // namespace dtrun::worker

@@ -13,7 +13,7 @@
 namespace dtrun::worker {
 namespace {
 
-struct Known {
+struct KnownPattern {
   Words words;
   // The pattern as files have it, for Oniguruma.
   std::string_view original;
@@ -23,7 +23,7 @@ struct Known {
 
 #define DTRUN_CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define DTRUN_SPACES R"(|\p{White_Space}*[\r\n]+|\p{White_Space}+(?!\P{White_Space})|\p{White_Space}+)"
-constexpr Known kKnown[] = {
+constexpr KnownPattern kKnown[] = {
     {Words::kGpt2, R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",
      R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\p{White_Space}\p{L}\p{N}]+)"
      R"(|\p{White_Space}+(?!\P{White_Space})|\p{White_Space}+)"},
@@ -50,7 +50,7 @@ WorkerError fault_of_pcre2(const std::string& what, int code) {
 }  // namespace
 
 std::optional<Words> words_of_pattern(std::string_view pattern) {
-  const auto* known = std::ranges::find(kKnown, pattern, &Known::original);
+  const auto* known = std::ranges::find(kKnown, pattern, &KnownPattern::original);
   if (known == std::end(kKnown)) return std::nullopt;
   return known->words;
 }

@@ -181,7 +181,7 @@ TEST_CASE("layer norm: moments, output, and what is added to what") {
 TEST_CASE("dropout keeps what the stream says, on every set alike") {
   const MicrobatchKey key{.seed = 0x123456789abcdef, .number = 0x500000003};
   const RandomStream::Words words = dropout_stream(key, 7).words();
-  const planned::Stream stream{{words.key[0], words.key[1]}, words.a, words.b, words.use};
+  const planned::DropoutStream stream{{words.key[0], words.key[1]}, words.a, words.b, words.use};
   for_each_set([&](const PlannedKernels& k) {
     for (const std::size_t count : kSizes) {
       const Floats in(count, 3);

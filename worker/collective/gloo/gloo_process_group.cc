@@ -77,7 +77,7 @@ class GlooPending final : public Work {
   void wait() override {
     check(*mesh_);
     const Pulse::WaitsForPeers alive;
-    for (Operation& operation : operations_) {
+    for (PendingOperation& operation : operations_) {
       try {
         if (operation.is_send) {
           operation.buffer->waitSend(nullptr, timeout_);
@@ -88,12 +88,12 @@ class GlooPending final : public Work {
         throw lost(operation.peer, error);
       }
     }
-    for (Operation& operation : operations_) retired_->add(std::move(operation.buffer));
+    for (PendingOperation& operation : operations_) retired_->add(std::move(operation.buffer));
     operations_.clear();
   }
 
  private:
-  struct Operation {
+  struct PendingOperation {
     int peer;
     bool is_send;
     std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
@@ -121,7 +121,7 @@ class GlooPending final : public Work {
   const milliseconds timeout_;
   const std::shared_ptr<Mesh> mesh_;
   const std::shared_ptr<RetiredBuffers> retired_;
-  std::vector<Operation> operations_;
+  std::vector<PendingOperation> operations_;
 };
 
 class GlooProcessGroup final : public ProcessGroup {

@@ -22,16 +22,16 @@ Desc matrix(std::int64_t height, std::int64_t width, bool transposed, std::int64
 
 struct Bf16Multiplier::Compiled {
   // A matmul without the addresses of its matrices.
-  struct Shape {
+  struct MatmulKey {
     bool a_transposed, b_transposed, bias, add;
     std::int64_t m, n, k, a_stride, b_stride, c_stride;
     float alpha;
-    auto operator<=>(const Shape&) const = default;
+    auto operator<=>(const MatmulKey&) const = default;
   };
 
   // A primitive with its arguments, whose addresses each run sets.
-  struct Matmul {
-    Matmul(const dnnl::engine& engine, const Shape& s) {
+  struct PreparedMatmul {
+    PreparedMatmul(const dnnl::engine& engine, const MatmulKey& s) {
       constexpr auto kBf16 = dnnl::memory::data_type::bf16, kFp32 = dnnl::memory::data_type::f32;
       const Desc a = matrix(s.m, s.k, s.a_transposed, s.a_stride, kBf16),
                  b = matrix(s.k, s.n, s.b_transposed, s.b_stride, kBf16),
@@ -58,7 +58,7 @@ struct Bf16Multiplier::Compiled {
 
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
-  std::map<Shape, Matmul> matmuls;
+  std::map<MatmulKey, PreparedMatmul> matmuls;
   Buffer scratchpad;  // of the largest size that a matmul asked for
 };
 
@@ -67,21 +67,21 @@ Bf16Multiplier::~Bf16Multiplier() = default;
 
 void Bf16Multiplier::multiply(const Matmul<Bf16>& p, const float* bias) try {
   if (p.m == 0 || p.n == 0) return;
-  const Compiled::Shape shape{.a_transposed = p.a_transposed,
-                              .b_transposed = p.b_transposed,
-                              .bias = bias != nullptr,
-                              .add = p.beta != 0,
-                              .m = p.m,
-                              .n = p.n,
-                              .k = p.k,
-                              .a_stride = p.a_stride,
-                              .b_stride = p.b_stride,
-                              .c_stride = p.c_stride,
-                              .alpha = p.alpha};
+  const Compiled::MatmulKey shape{.a_transposed = p.a_transposed,
+                                  .b_transposed = p.b_transposed,
+                                  .bias = bias != nullptr,
+                                  .add = p.beta != 0,
+                                  .m = p.m,
+                                  .n = p.n,
+                                  .k = p.k,
+                                  .a_stride = p.a_stride,
+                                  .b_stride = p.b_stride,
+                                  .c_stride = p.c_stride,
+                                  .alpha = p.alpha};
   auto found = compiled_->matmuls.find(shape);
   if (found == compiled_->matmuls.end())
     found = compiled_->matmuls.try_emplace(shape, compiled_->engine, shape).first;
-  Compiled::Matmul& matmul = found->second;
+  Compiled::PreparedMatmul& matmul = found->second;
   // oneDNN takes all memory as writable, but does not write to its sources.
   matmul.left.set_data_handle(const_cast<Bf16*>(p.a));
   matmul.right.set_data_handle(const_cast<Bf16*>(p.b));

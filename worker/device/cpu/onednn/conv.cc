@@ -15,9 +15,9 @@ struct ConvTraits {
 
 }  // namespace
 
-std::unique_ptr<Op> make_conv(const dnnl::engine& engine, const Operation& operation, int rows,
-                              const Parameter& weight, const ParameterMemory& weight_memory,
-                              const ParameterMemory& bias_memory) {
+std::unique_ptr<OnednnOp> make_conv(const dnnl::engine& engine, const Operation& operation, int rows,
+                                    const Parameter& weight, const ParameterMemory& weight_memory,
+                                    const ParameterMemory& bias_memory) {
   const SampleShape& out = operation.out;
   return std::make_unique<WeightedOp<ConvTraits>>(
       engine, operation, weight, dnnl::memory::dims{rows, out.channels, out.height, out.width}, weight_memory,

@@ -89,8 +89,8 @@ class OnednnGraph : public CpuGraph {
   }
 
  private:
-  void run(const std::vector<onednn::Call>& calls) try {
-    for (const onednn::Call& call : calls) call.run(stream_);
+  void run(const std::vector<onednn::PrimitiveCall>& calls) try {
+    for (const onednn::PrimitiveCall& call : calls) call.run(stream_);
   } catch (const dnnl::error& error) {
     throw WorkerError(kExitSoftware, std::string("oneDNN failed while computing: ") + error.what());
   }
@@ -109,9 +109,9 @@ class OnednnGraph : public CpuGraph {
     for (auto op = ops_.rbegin(); op != ops_.rend(); ++op) gradient = (*op)->build_backward(gradient);
   }
 
-  std::unique_ptr<onednn::Op> make_op(const Operation& operation, const memory::desc& in) {
+  std::unique_ptr<onednn::OnednnOp> make_op(const Operation& operation, const memory::desc& in) {
     return std::visit(
-        [&](const auto& layer) -> std::unique_ptr<onednn::Op> {
+        [&](const auto& layer) -> std::unique_ptr<onednn::OnednnOp> {
           using L = std::decay_t<decltype(layer)>;
           if constexpr (std::is_same_v<L, Conv2d>)
             return onednn::make_conv(engine_, operation, rows_, program_.parameters[layer.weight],
@@ -154,8 +154,8 @@ class OnednnGraph : public CpuGraph {
   std::vector<std::pair<memory, std::size_t>> weights_;
   Buffer gradient_;                         // flat
   Buffer input_, logits_, logit_gradient_;  // [rows][values]
-  std::vector<std::unique_ptr<onednn::Op>> ops_;
-  std::vector<onednn::Call> to_logits_;
+  std::vector<std::unique_ptr<onednn::OnednnOp>> ops_;
+  std::vector<onednn::PrimitiveCall> to_logits_;
   bool diverged_ = false;  // a parameter is NaN, which oneDNN's ReLU would turn into 0 and so hide
 };
 

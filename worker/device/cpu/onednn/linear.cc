@@ -15,9 +15,9 @@ struct LinearTraits {
 
 }  // namespace
 
-std::unique_ptr<Op> make_linear(const dnnl::engine& engine, const Operation& operation, int rows,
-                                const Parameter& weight, const ParameterMemory& weight_memory,
-                                const ParameterMemory& bias_memory) {
+std::unique_ptr<OnednnOp> make_linear(const dnnl::engine& engine, const Operation& operation, int rows,
+                                      const Parameter& weight, const ParameterMemory& weight_memory,
+                                      const ParameterMemory& bias_memory) {
   return std::make_unique<WeightedOp<LinearTraits>>(engine, operation, weight,
                                                     dnnl::memory::dims{rows, operation.out.channels},
                                                     weight_memory, bias_memory);

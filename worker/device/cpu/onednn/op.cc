@@ -5,7 +5,7 @@
 
 namespace dtrun::worker::onednn {
 
-dnnl::memory Op::through_relu(const dnnl::memory& out_gradient) {
+dnnl::memory OnednnOp::through_relu(const dnnl::memory& out_gradient) {
   if (!operation_.relu) return out_gradient;
   const Desc format = out_.get_desc();
   dnnl::memory passed = in_format(engine_, out_gradient, format, backward);

@@ -17,10 +17,10 @@ struct ParameterMemory {
 
 // An operation. Operations are built forward (first to last), then backward (last to first), because each
 // needs its neighbour's memory.
-class Op {
+class OnednnOp {
  public:
-  Op(const dnnl::engine& engine, const Operation& operation) : engine_(engine), operation_(operation) {}
-  virtual ~Op() = default;
+  OnednnOp(const dnnl::engine& engine, const Operation& operation) : engine_(engine), operation_(operation) {}
+  virtual ~OnednnOp() = default;
 
   // Builds load and forward from the memory of the input; returns that of the output.
   virtual dnnl::memory build_forward(const dnnl::memory& in) = 0;
@@ -29,9 +29,9 @@ class Op {
   virtual dnnl::memory build_backward(const dnnl::memory& out_gradient) = 0;
   virtual const Parameter* first_parameter() const { return nullptr; }
 
-  std::vector<Call> load;  // after new parameter values
-  std::vector<Call> forward;
-  std::vector<Call> backward;  // writes the parameters' gradients into the flat gradient
+  std::vector<PrimitiveCall> load;  // after new parameter values
+  std::vector<PrimitiveCall> forward;
+  std::vector<PrimitiveCall> backward;  // writes the parameters' gradients into the flat gradient
 
  protected:
   // Appends to `backward` the mask of the ReLU that was folded into this operation; returns the masked
@@ -43,10 +43,11 @@ class Op {
   dnnl::memory out_;
 };
 
-std::unique_ptr<Op> make_conv(const dnnl::engine&, const Operation&, int rows, const Parameter& weight,
-                              const ParameterMemory& weight_memory, const ParameterMemory& bias_memory);
-std::unique_ptr<Op> make_linear(const dnnl::engine&, const Operation&, int rows, const Parameter& weight,
-                                const ParameterMemory& weight_memory, const ParameterMemory& bias_memory);
-std::unique_ptr<Op> make_pool(const dnnl::engine&, const Operation&, int rows, const MaxPool2d&);
+std::unique_ptr<OnednnOp> make_conv(const dnnl::engine&, const Operation&, int rows, const Parameter& weight,
+                                    const ParameterMemory& weight_memory, const ParameterMemory& bias_memory);
+std::unique_ptr<OnednnOp> make_linear(const dnnl::engine&, const Operation&, int rows,
+                                      const Parameter& weight, const ParameterMemory& weight_memory,
+                                      const ParameterMemory& bias_memory);
+std::unique_ptr<OnednnOp> make_pool(const dnnl::engine&, const Operation&, int rows, const MaxPool2d&);
 
 }  // namespace dtrun::worker::onednn

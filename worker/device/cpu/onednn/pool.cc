@@ -5,10 +5,10 @@
 namespace dtrun::worker::onednn {
 namespace {
 
-class PoolOp : public Op {
+class PoolOp : public OnednnOp {
  public:
   PoolOp(const dnnl::engine& engine, const Operation& operation, int rows, int kernel)
-      : Op(engine, operation), rows_(rows), kernel_(kernel) {}
+      : OnednnOp(engine, operation), rows_(rows), kernel_(kernel) {}
 
   dnnl::memory build_forward(const dnnl::memory& in) override {
     const SampleShape& shape = operation_.out;
@@ -46,8 +46,8 @@ class PoolOp : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_pool(const dnnl::engine& engine, const Operation& operation, int rows,
-                              const MaxPool2d& pool) {
+std::unique_ptr<OnednnOp> make_pool(const dnnl::engine& engine, const Operation& operation, int rows,
+                                    const MaxPool2d& pool) {
   return std::make_unique<PoolOp>(engine, operation, rows, pool.kernel);
 }
 

@@ -11,12 +11,12 @@ namespace dtrun::worker::onednn {
 // Traits: types Forward, BackwardData, BackwardWeights and functions forward, backward_data, backward_weights
 // (those of compat.h).
 template <typename Traits>
-class WeightedOp : public Op {
+class WeightedOp : public OnednnOp {
  public:
   // out: dimensions of the output.
   WeightedOp(const dnnl::engine& engine, const Operation& operation, const Parameter& parameter,
              dnnl::memory::dims out, ParameterMemory weight, ParameterMemory bias)
-      : Op(engine, operation),
+      : OnednnOp(engine, operation),
         parameter_(parameter),
         out_dims_(std::move(out)),
         weight_(std::move(weight)),

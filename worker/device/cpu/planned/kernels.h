@@ -11,7 +11,7 @@
 namespace dtrun::worker::planned {
 
 // A stream of random numbers: RandomStream::Words (worker/core/philox.h).
-struct Stream {
+struct DropoutStream {
   std::uint32_t key[2];
   std::uint32_t a, b, use;
 };
@@ -63,8 +63,8 @@ struct Kernels {
 
   // out = in / (1 - probability) where the element is kept (worker/core/dropout.h), else 0. Element i of the
   // microbatch uses the stream's number i. in and out may be the same memory.
-  void (*dropout)(std::size_t count, const Stream& stream, float probability, const float* in, bool add,
-                  float* out);
+  void (*dropout)(std::size_t count, const DropoutStream& stream, float probability, const float* in,
+                  bool add, float* out);
 };
 
 // The fastest set that this processor runs.

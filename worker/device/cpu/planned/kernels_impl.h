@@ -254,7 +254,7 @@ inline void philox(std::uint32_t c0, std::uint32_t c1, std::uint32_t c2, std::ui
   out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-void dropout(std::size_t count, const Stream& stream, float probability, const float* in, bool add,
+void dropout(std::size_t count, const DropoutStream& stream, float probability, const float* in, bool add,
              float* out) {
   const float factor = 1.0f / (1.0f - probability);
   constexpr std::size_t kAtOnce = 64;

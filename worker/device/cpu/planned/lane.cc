@@ -259,7 +259,7 @@ class PlannedLane final : public Lane {
       k_.add(count(node.out), gradient(node.in[k]), gradient(node.out), gradient(node.in[k]));
   }
 
-  planned::Stream dropout_words(const Node& node) const {
+  planned::DropoutStream dropout_words(const Node& node) const {
     const auto index = static_cast<int>(&node - program_.nodes.data());
     const RandomStream::Words words = dropout_stream(microbatch_->key, index).words();
     return {{words.key[0], words.key[1]}, words.a, words.b, words.use};
@@ -287,7 +287,7 @@ class PlannedLane final : public Lane {
   }
 
   // A block of queries in one head of one sample, and all keys up to its last query.
-  struct Block {
+  struct QueryBlock {
     std::int64_t queries, keys, size;  // size: of a head
     std::int64_t stride;               // of rows of [query | key | value]
     std::int64_t width;                // of the output's rows
@@ -295,8 +295,8 @@ class PlannedLane final : public Lane {
     std::size_t out;                   // offset in the output's rows
     float scale;
   };
-  static Block block_of(const Attention& l, std::size_t sample_row, int head, std::size_t first,
-                        std::size_t queries) {
+  static QueryBlock block_of(const Attention& l, std::size_t sample_row, int head, std::size_t first,
+                             std::size_t queries) {
     const std::size_t width = l.width, stride = 3 * width, size = width / l.heads, at = head * size;
     return {.queries = static_cast<std::int64_t>(queries),
             .keys = static_cast<std::int64_t>(first + queries),
@@ -311,7 +311,7 @@ class PlannedLane final : public Lane {
   }
 
   // softmax(scale * Q K^T) into scores_: [queries, keys].
-  void attend(const Block& b, std::size_t first, const Element* qkv) {
+  void attend(const QueryBlock& b, std::size_t first, const Element* qkv) {
     multiply({.b_transposed = true,
               .m = b.queries,
               .n = b.keys,
@@ -325,14 +325,14 @@ class PlannedLane final : public Lane {
               .c_stride = b.keys});
     k_.causal_softmax(b.queries, first, b.keys, b.keys, scores_.data());
   }
-  const Element* rounded(const Block& b, planned::Operand number, const float* scores) {
+  const Element* rounded(const QueryBlock& b, planned::Operand number, const float* scores) {
     return matmuls_.operand(number, scores, b.queries * b.keys);
   }
 
   void forward(const Attention& l, const Node& node) {
     const Element* const qkv = matmuls_.operand(kLeft, in(node.in[0]), count(node.in[0]));
     each_block(l, node, [&](std::size_t sample_row, int head, std::size_t first, std::size_t queries) {
-      const Block b = block_of(l, sample_row, head, first, queries);
+      const QueryBlock b = block_of(l, sample_row, head, first, queries);
       attend(b, first, qkv);
       multiply({.m = b.queries,
                 .n = b.size,
@@ -354,7 +354,7 @@ class PlannedLane final : public Lane {
     if (call.in[0] == Into::kWrite) std::fill_n(d_qkv, count(node.in[0]), 0.0f);
     float* const d_scores = scores_.data() + plan_.scores / 2;
     each_block(l, node, [&](std::size_t sample_row, int head, std::size_t first, std::size_t queries) {
-      const Block b = block_of(l, sample_row, head, first, queries);
+      const QueryBlock b = block_of(l, sample_row, head, first, queries);
       attend(b, first, qkv);
       multiply({.a_transposed = true,
                 .m = b.keys,

@@ -157,7 +157,7 @@ class AttentionGraph {
 };
 
 // "", or the reason why cuDNN cannot compute this shape, in cases that cuDNN itself does not report.
-std::string objection_to(const Planner& planner, const AttentionSizes& shape) {
+std::string objection_to(const CudnnPlanner& planner, const AttentionSizes& shape) {
   const std::size_t version = planner.cudnn().get_version();
   if (planner.device().compute_capability >= 100)
     return "on this GPU its attention is deterministic only with settings of its own";
@@ -184,7 +184,7 @@ std::int64_t row_sum_bytes(const AttentionSizes& shape) { return float_bytes(sha
 
 }  // namespace
 
-Result<AttentionGraphs> AttentionGraphs::plan(Planner& planner, const AttentionSizes& shape,
+Result<AttentionGraphs> AttentionGraphs::plan(CudnnPlanner& planner, const AttentionSizes& shape,
                                               AttentionGradientSums how) {
   const std::string against = objection_to(planner, shape);
   if (!against.empty())
@@ -194,9 +194,9 @@ Result<AttentionGraphs> AttentionGraphs::plan(Planner& planner, const AttentionS
   const float masked = planner.cudnn().get_version() >= 91000 ? -std::numeric_limits<float>::infinity()
                                                               : std::numeric_limits<float>::lowest();
   try {
-    Plan forward = planner.plan(AttentionGraph(planner.cudnn(), shape, "forward").forward(), {});
+    CudnnPlan forward = planner.plan(AttentionGraph(planner.cudnn(), shape, "forward").forward(), {});
     // No rule: cuDNN does not tell whether attention's engines are deterministic; the graph ensures it.
-    Plan backward = planner.plan(AttentionGraph(planner.cudnn(), shape, "backward").backward(how), {});
+    CudnnPlan backward = planner.plan(AttentionGraph(planner.cudnn(), shape, "backward").backward(how), {});
     return AttentionGraphs(shape, masked, how, std::move(forward), std::move(backward));
   } catch (const CudnnRefusal& refusal) {
     return Status(kExitUnavailable, refusal.what());

@@ -25,7 +25,7 @@ class AttentionGraphs {
  public:
   // Not ok if cuDNN has no plan for this shape on this GPU, or none whose gradients are the same each time;
   // the message gives the reason.
-  static Result<AttentionGraphs> plan(Planner& planner, const AttentionSizes& shape,
+  static Result<AttentionGraphs> plan(CudnnPlanner& planner, const AttentionSizes& shape,
                                       AttentionGradientSums how = AttentionGradientSums::kDeterministic);
 
   // All memory is the device's, aligned to 16 bytes. `qkv`: bf16 [rows, 3 * width], each row query, key,
@@ -42,12 +42,12 @@ class AttentionGraphs {
   std::int64_t forward_workspace() const { return forward_.workspace_size(); }
   std::int64_t backward_workspace() const;
   std::int64_t zeros_in_workspace() const;  // 0 if deterministic
-  const Plan& forward_plan() const { return forward_; }
-  const Plan& backward_plan() const { return backward_; }
+  const CudnnPlan& forward_plan() const { return forward_; }
+  const CudnnPlan& backward_plan() const { return backward_; }
 
  private:
-  AttentionGraphs(const AttentionSizes& shape, float masked, AttentionGradientSums how, Plan forward,
-                  Plan backward)
+  AttentionGraphs(const AttentionSizes& shape, float masked, AttentionGradientSums how, CudnnPlan forward,
+                  CudnnPlan backward)
       : shape_(shape),
         masked_(masked),
         how_(how),
@@ -57,7 +57,7 @@ class AttentionGraphs {
   AttentionSizes shape_;
   float masked_;  // the score of a later position
   AttentionGradientSums how_;
-  Plan forward_, backward_;
+  CudnnPlan forward_, backward_;
 };
 
 }  // namespace dtrun::worker::cuda

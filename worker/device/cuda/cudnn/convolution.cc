@@ -34,7 +34,7 @@ struct ConvGraph {
   Graph::Tensor images, weight, outputs;
 };
 
-void execute(const Plan& plan, cudnnHandle_t handle, const void* images, const void* weight,
+void execute(const CudnnPlan& plan, cudnnHandle_t handle, const void* images, const void* weight,
              const void* outputs, void* workspace) {
   plan.execute(handle,
                {{kImages, const_cast<void*>(images)},
@@ -45,13 +45,13 @@ void execute(const Plan& plan, cudnnHandle_t handle, const void* images, const v
 
 }  // namespace
 
-Result<ConvGraphs> ConvGraphs::plan(Planner& planner, const ConvSizes& shape, ConvType type,
+Result<ConvGraphs> ConvGraphs::plan(CudnnPlanner& planner, const ConvSizes& shape, ConvType type,
                                     bool with_input_gradient) {
   const EngineRules rules{.deterministic = true, .full_fp32 = type == ConvType::kFp32};
   try {
     ConvGraph forward(planner.cudnn(), shape, type, "forward");
     forward.graph.conv_forward(forward.images, forward.weight, forward.outputs);
-    std::optional<Plan> input_plan;
+    std::optional<CudnnPlan> input_plan;
     if (with_input_gradient) {
       ConvGraph input(planner.cudnn(), shape, type, "input gradient");
       input.graph.conv_input_gradient(input.outputs, input.weight, input.images);

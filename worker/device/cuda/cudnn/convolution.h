@@ -26,7 +26,7 @@ class ConvGraphs {
  public:
   // A first layer needs no input gradient. Not ok if cuDNN has no plan for the shape on this GPU that gives
   // the same bits each time; the message gives the reason.
-  static Result<ConvGraphs> plan(Planner& planner, const ConvSizes& shape, ConvType type,
+  static Result<ConvGraphs> plan(CudnnPlanner& planner, const ConvSizes& shape, ConvType type,
                                  bool with_input_gradient = true);
 
   // All memory is the device's, dense and aligned to 16 bytes: x [batch, in_channels, height, width], weight
@@ -40,19 +40,19 @@ class ConvGraphs {
                        void* workspace) const;
 
   std::int64_t workspace_size() const;  // enough for each of the three
-  const Plan& forward_plan() const { return forward_; }
-  const Plan& input_gradient_plan() const { return *input_gradient_; }  // REQUIRES: planned with it
-  const Plan& weight_gradient_plan() const { return weight_gradient_; }
+  const CudnnPlan& forward_plan() const { return forward_; }
+  const CudnnPlan& input_gradient_plan() const { return *input_gradient_; }  // REQUIRES: planned with it
+  const CudnnPlan& weight_gradient_plan() const { return weight_gradient_; }
 
  private:
-  ConvGraphs(Plan forward, std::optional<Plan> input_gradient, Plan weight_gradient)
+  ConvGraphs(CudnnPlan forward, std::optional<CudnnPlan> input_gradient, CudnnPlan weight_gradient)
       : forward_(std::move(forward)),
         input_gradient_(std::move(input_gradient)),
         weight_gradient_(std::move(weight_gradient)) {}
 
-  Plan forward_;
-  std::optional<Plan> input_gradient_;
-  Plan weight_gradient_;
+  CudnnPlan forward_;
+  std::optional<CudnnPlan> input_gradient_;
+  CudnnPlan weight_gradient_;
 };
 
 }  // namespace dtrun::worker::cuda

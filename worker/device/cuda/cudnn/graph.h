@@ -31,7 +31,7 @@ class Graph {
   // `name` is for people and part of the identity. REQUIRES: `cudnn` outlives the graph.
   Graph(const Cudnn& cudnn, std::string name);
 
-  // uid: the caller's number for passing memory to Plan::execute; 1 … 99. Memory is aligned to 16 bytes.
+  // uid: the caller's number for passing memory to CudnnPlan::execute; 1 … 99. Memory is aligned to 16 bytes.
   Tensor memory(std::int64_t uid, const TensorLayout& layout, cudnnDataType_t type);
   Tensor number(std::int64_t uid);  // one float
   Tensor between(const TensorLayout& layout, cudnnDataType_t type);

@@ -93,7 +93,7 @@ class LoadedCudnnOps final : public CudnnOps {
   }
 
   CudnnHandle handle_;
-  Planner planner_;
+  CudnnPlanner planner_;
   std::map<AttentionShape, AttentionGraphs> attention_;
   std::map<ConvShape, ConvGraphs> convolutions_;
 };

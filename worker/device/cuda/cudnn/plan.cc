@@ -27,15 +27,15 @@ std::string objection(const Descriptor& configuration, const EngineRules& rules)
 
 }  // namespace
 
-Plan::Plan(Descriptor finished) : plan_(std::move(finished)) {
+CudnnPlan::CudnnPlan(Descriptor finished) : plan_(std::move(finished)) {
   workspace_size_ = plan_.get<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
   engine_ = plan_.get(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)
                 .get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR)
                 .get<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
 }
 
-void Plan::execute(cudnnHandle_t handle, const std::vector<std::pair<std::int64_t, void*>>& memory,
-                   void* workspace) const {
+void CudnnPlan::execute(cudnnHandle_t handle, const std::vector<std::pair<std::int64_t, void*>>& memory,
+                        void* workspace) const {
   std::vector<std::int64_t> uids;
   std::vector<void*> pointers;
   for (const auto& [uid, pointer] : memory) {
@@ -55,31 +55,31 @@ void Plan::execute(cudnnHandle_t handle, const std::vector<std::pair<std::int64_
   }
 }
 
-Planner::Planner(const Cudnn& cudnn, PlanDevice device, const std::string& stored)
+CudnnPlanner::CudnnPlanner(const Cudnn& cudnn, PlanDevice device, const std::string& stored)
     : cudnn_(cudnn), device_(std::move(device)), stored_(stored, cudnn.version, device_.name) {
   if (device_.handle != nullptr) return;
   Descriptor& properties = properties_.emplace_back(cudnn_, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
   properties.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, device_.description).finalize();
 }
 
-Plan Planner::plan(const Graph& graph, const EngineRules& rules) {
+CudnnPlan CudnnPlanner::plan(const Graph& graph, const EngineRules& rules) {
   const std::string identity = graph.identity() + (rules.deterministic ? " deterministic" : "") +
                                (rules.full_fp32 ? " full fp32" : "");
   if (const std::string* text = stored_.find(identity)) {
     try {
       Descriptor stored = new_plan();
       stored.set(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, *text).finalize();
-      return Plan(std::move(stored));
+      return CudnnPlan(std::move(stored));
     } catch (const CudnnRefusal&) {
       // A damaged file of the right version: the plan is made again and replaces the stored one.
     }
   }
-  Plan made = make(graph, rules);
+  CudnnPlan made = make(graph, rules);
   stored_.put(identity, made.json());
   return made;
 }
 
-Plan Planner::make(const Graph& graph, const EngineRules& rules) const {
+CudnnPlan CudnnPlanner::make(const Graph& graph, const EngineRules& rules) const {
   const Descriptor finished = graph.finish(device_.handle);
   std::string why;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
@@ -89,7 +89,7 @@ Plan Planner::make(const Graph& graph, const EngineRules& rules) const {
         if (!why.empty()) continue;
         Descriptor plan = new_plan();
         plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration).finalize();
-        return Plan(std::move(plan));
+        return CudnnPlan(std::move(plan));
       } catch (const CudnnRefusal& refusal) {
         why = refusal.what();
       }
@@ -99,8 +99,8 @@ Plan Planner::make(const Graph& graph, const EngineRules& rules) const {
                      device_.name + (why.empty() ? "" : ": " + why));
 }
 
-std::vector<Descriptor> Planner::proposals(const Descriptor& graph, cudnnBackendHeurMode_t mode,
-                                           std::string& why_none) const {
+std::vector<Descriptor> CudnnPlanner::proposals(const Descriptor& graph, cudnnBackendHeurMode_t mode,
+                                                std::string& why_none) const {
   try {
     Descriptor heuristics(cudnn_, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph).set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
@@ -113,7 +113,7 @@ std::vector<Descriptor> Planner::proposals(const Descriptor& graph, cudnnBackend
   }
 }
 
-Descriptor Planner::new_plan() const {
+Descriptor CudnnPlanner::new_plan() const {
   Descriptor plan(cudnn_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   if (device_.handle != nullptr)
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, device_.handle);

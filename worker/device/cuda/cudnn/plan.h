@@ -12,10 +12,10 @@
 
 namespace dtrun::worker::cuda {
 
-class Plan {
+class CudnnPlan {
  public:
   // `finished`: an execution plan.
-  explicit Plan(Descriptor finished);
+  explicit CudnnPlan(Descriptor finished);
 
   std::int64_t workspace_size() const { return workspace_size_; }  // bytes
   std::int64_t engine() const { return engine_; }  // cuDNN's number of the engine, for this kind of graph
@@ -47,16 +47,16 @@ struct PlanDevice {
 };
 
 // One user at a time.
-class Planner {
+class CudnnPlanner {
  public:
   // `stored`: StoredPlans::text() of an earlier start, or "". Throws CudnnRefusal. REQUIRES: `cudnn` and the
   // handle outlive the planner.
-  Planner(const Cudnn& cudnn, PlanDevice device, const std::string& stored);
+  CudnnPlanner(const Cudnn& cudnn, PlanDevice device, const std::string& stored);
 
   // The stored plan of this graph, or else one with the first working engine among the proposals of cuDNN's
   // heuristics that the rules allow. The choice follows from graph, rules, GPU and version alone: engines are
   // not measured, since two runs of one job could then differ in their bits. Throws CudnnRefusal.
-  Plan plan(const Graph& graph, const EngineRules& rules);
+  CudnnPlan plan(const Graph& graph, const EngineRules& rules);
 
   const Cudnn& cudnn() const { return cudnn_; }
   const PlanDevice& device() const { return device_; }
@@ -64,7 +64,7 @@ class Planner {
   std::string stored() const { return stored_.text(); }
 
  private:
-  Plan make(const Graph& graph, const EngineRules& rules) const;
+  CudnnPlan make(const Graph& graph, const EngineRules& rules) const;
   // Best first.
   std::vector<Descriptor> proposals(const Descriptor& graph, cudnnBackendHeurMode_t mode,
                                     std::string& why_none) const;

@@ -19,7 +19,7 @@ constexpr int kAcross = 16, kThreads = kAcross * kAcross;
 using Float4 = Pack<float, 4>;
 using Block4 = float[4][4];
 
-struct Place {
+struct HeadPlace {
   int x = threadIdx.x % kAcross, y = threadIdx.x / kAcross;
 };
 
@@ -76,7 +76,7 @@ static_assert(kChunk == 2 * kWarp);
 // scores += left right^T, over `columns` columns.
 __device__ inline void multiply_transposed(const float* left, const float* right, int columns,
                                            Block4& scores) {
-  const Place at;
+  const HeadPlace at;
 #pragma unroll 1
   for (int c = 0; c < columns; c += 4) {
     Float4 a[4], b[4];
@@ -95,7 +95,7 @@ __device__ inline void multiply_transposed(const float* left, const float* right
 
 // out += left right, over `rows` rows of `right`.
 __device__ inline void multiply(const float* left, const float* right, int rows, Block4& out) {
-  const Place at;
+  const HeadPlace at;
 #pragma unroll 1
   for (int r = 0; r < rows; r += 4) {
     Float4 a[4], b[4];
@@ -113,7 +113,7 @@ __device__ inline void multiply(const float* left, const float* right, int rows,
 }
 
 __device__ inline void store_scores(const Block4& scores, float* tile) {
-  const Place at;
+  const HeadPlace at;
 #pragma unroll
   for (int i = 0; i < 4; ++i)
 #pragma unroll
@@ -123,7 +123,7 @@ __device__ inline void store_scores(const Block4& scores, float* tile) {
 // Stores the thread's numbers of one chunk, as far as the rows and columns exist.
 template <typename T>
 __device__ void store_out(const Block4& out, int rows, int columns, int stride, T* to) {
-  const Place at;
+  const HeadPlace at;
 #pragma unroll
   for (int i = 0; i < 4; ++i)
 #pragma unroll
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(kThreads, kChunks == 1 ? 2 : 1)
                kTile);  // by which a new largest score scales the sums down; at last 1 / sum
   float* const left = left_tile->v;
   float* const right = right_tile->v;
-  const Place at;
+  const HeadPlace at;
   const Head<T> head(tokens, heads, size);
   const int tile = gridDim.x - 1 - blockIdx.x, queries = head.rows(tile), stride = 3 * head.width;
   float largest = -INFINITY, sum = 0;  // of query threadIdx.x
@@ -231,7 +231,7 @@ __global__ void __launch_bounds__(kThreads, kChunks == 1 ? 2 : 1)
   SHARED_ARRAY(float, statistic, kTile);
   float* const left = left_tile->v;
   float* const right = right_tile->v;
-  const Place at;
+  const HeadPlace at;
   const Head<T> head(tokens, heads, size);
   const int tile = gridDim.x - 1 - blockIdx.x, queries = head.rows(tile), stride = 3 * head.width;
   float own_delta = 0;
@@ -312,7 +312,7 @@ __global__ void __launch_bounds__(kThreads, kChunks == 1 ? 2 : 1)
   SHARED_ARRAY(float, statistic, kTile);
   float* const left = left_tile->v;
   float* const right = right_tile->v;
-  const Place at;
+  const HeadPlace at;
   const Head<T> head(tokens, heads, size);
   const int tile = blockIdx.x, keys = head.rows(tile), stride = 3 * head.width;
   const int tiles = gridDim.x;

@@ -12,14 +12,14 @@ constexpr int kThreads = 1024;
 
 // A row, or a part of it: its largest logit and the first column that has it, the sum of e^(logit - largest),
 // and the sum of the logits.
-struct Part {
+struct LogitStatistics {
   float largest, sum, total;
   int index;
 };
 
 template <typename T>
-__device__ Part both(const Part& a, const Part& b) {
-  Part part;
+__device__ LogitStatistics both(const LogitStatistics& a, const LogitStatistics& b) {
+  LogitStatistics part;
   part.largest = larger(a.largest, b.largest);
   // A part without a logit above -infinity has nothing to scale, or NaN.
   const float of_a = a.largest == -INFINITY ? a.sum : a.sum * exponential<T>(a.largest - part.largest);
@@ -35,9 +35,9 @@ __device__ Part both(const Part& a, const Part& b) {
 
 // All lanes get the same bits, since both() commutes.
 template <typename T>
-__device__ Part warp_both(Part part) {
+__device__ LogitStatistics warp_both(LogitStatistics part) {
   for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) {
-    Part other;
+    LogitStatistics other;
     other.largest = __shfl_xor_sync(0xffffffffu, part.largest, lanes);
     other.sum = __shfl_xor_sync(0xffffffffu, part.sum, lanes);
     other.total = __shfl_xor_sync(0xffffffffu, part.total, lanes);
@@ -49,8 +49,8 @@ __device__ Part warp_both(Part part) {
 
 // Goes through the thread's packs of the row.
 template <int kCount, typename T>
-__device__ Part part_of(const T* row, int classes) {
-  Part part{-INFINITY, 0, 0, INT_MAX};
+__device__ LogitStatistics part_of(const T* row, int classes) {
+  LogitStatistics part{-INFINITY, 0, 0, INT_MAX};
   for (int at = threadIdx.x * kCount; at < classes; at += blockDim.x * kCount) {
     const Pack<T, kCount> pack = load<kCount>(row + at);  // a row is padded to whole packs
     float x[kCount];
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kThreads)
     classify_kernel(const std::uint32_t* real_rows, int classes, int padded, const std::int32_t* targets,
                     float smoothing, bool gradient, T* logits, float* losses, float* corrects) {
   wait_for_previous();
-  SHARED_ARRAY(Part, parts, kThreads / kWarp);
+  SHARED_ARRAY(LogitStatistics, parts, kThreads / kWarp);
   const std::size_t row = blockIdx.x;
   T* const x = logits + row * padded;
   const int packs = padded / kCount, threads = blockDim.x;
@@ -98,11 +98,11 @@ __global__ void __launch_bounds__(kThreads)
   }
   const int target = targets[row];
   const float at_target = to_float(x[target]);
-  Part part = warp_both<T>(part_of<kCount>(x, classes));
+  LogitStatistics part = warp_both<T>(part_of<kCount>(x, classes));
   const int lane = threadIdx.x % kWarp, warps = threads / kWarp;
   if (lane == 0) parts[threadIdx.x / kWarp] = part;
   __syncthreads();
-  part = warp_both<T>(lane < warps ? parts[lane] : Part{-INFINITY, 0, 0, INT_MAX});
+  part = warp_both<T>(lane < warps ? parts[lane] : LogitStatistics{-INFINITY, 0, 0, INT_MAX});
   if (threadIdx.x == 0) {
     const auto count = static_cast<float>(classes);
     float above = (1.0f - smoothing) * (at_target - part.largest);

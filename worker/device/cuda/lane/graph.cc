@@ -7,16 +7,16 @@
 
 namespace dtrun::worker::cuda {
 
-Graph::~Graph() {
+CudaGraph::~CudaGraph() {
   if (graph_ != nullptr) cudaGraphExecDestroy(graph_);
 }
-Graph::Graph(Graph&& other) noexcept : graph_(std::exchange(other.graph_, nullptr)) {}
-Graph& Graph::operator=(Graph&& other) noexcept {
+CudaGraph::CudaGraph(CudaGraph&& other) noexcept : graph_(std::exchange(other.graph_, nullptr)) {}
+CudaGraph& CudaGraph::operator=(CudaGraph&& other) noexcept {
   std::swap(graph_, other.graph_);
   return *this;
 }
 
-Graph Graph::record(CudaStream& stream, const std::function<void()>& enqueue, std::string* why) {
+CudaGraph CudaGraph::record(CudaStream& stream, const std::function<void()>& enqueue, std::string* why) {
   why->clear();
   // Thread-local: other threads, such as the exchange's, may make any calls meanwhile.
   check(cudaStreamBeginCapture(stream.handle(), cudaStreamCaptureModeThreadLocal), "recording a graph");
@@ -27,7 +27,7 @@ Graph Graph::record(CudaStream& stream, const std::function<void()>& enqueue, st
   }
   cudaGraph_t recorded = nullptr;
   cudaError_t result = cudaStreamEndCapture(stream.handle(), &recorded);
-  Graph graph;
+  CudaGraph graph;
   if (result == cudaSuccess && why->empty()) result = cudaGraphInstantiate(&graph.graph_, recorded, 0);
   if (recorded != nullptr) cudaGraphDestroy(recorded);
   if (result != cudaSuccess && why->empty()) *why = cudaGetErrorString(result);
@@ -36,7 +36,7 @@ Graph Graph::record(CudaStream& stream, const std::function<void()>& enqueue, st
   return graph;
 }
 
-void Graph::launch(CudaStream& stream) const {
+void CudaGraph::launch(CudaStream& stream) const {
   check(cudaGraphLaunch(graph_, stream.handle()), "launching a graph");
 }
 

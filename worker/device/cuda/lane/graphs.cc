@@ -12,27 +12,27 @@ MicrobatchGraphs::MicrobatchGraphs(CudaStream& stream, bool wanted, UseRecord& u
 }
 
 bool MicrobatchGraphs::launch(const float* out, const std::function<void()>& enqueue) {
-  const Graph* const graph = wanted_ ? graph_of(out, enqueue) : nullptr;
+  const CudaGraph* const graph = wanted_ ? graph_of(out, enqueue) : nullptr;
   if (graph == nullptr) return false;
   graph->launch(stream_);
   use_.set("graphs", "used");
   return true;
 }
 
-const Graph* MicrobatchGraphs::graph_of(const float* out, const std::function<void()>& enqueue) {
+const CudaGraph* MicrobatchGraphs::graph_of(const float* out, const std::function<void()>& enqueue) {
   const auto found = graphs_.find(out);
   if (found == graphs_.end()) {
     if (graphs_.size() < kMost) graphs_.try_emplace(out);
     return nullptr;
   }
-  Graph& graph = found->second;
+  CudaGraph& graph = found->second;
   if (graph) return &graph;
   std::string why;
-  graph = Graph::record(stream_, enqueue, &why);
+  graph = CudaGraph::record(stream_, enqueue, &why);
   if (!graph && programmatic_launches()) {
     launch_one_by_one();
     const std::string first = why;
-    graph = Graph::record(stream_, enqueue, &why);
+    graph = CudaGraph::record(stream_, enqueue, &why);
     if (graph)
       use_.fall_back(
           "kernels are launched one after the other, since they cannot be recorded as a graph otherwise: " +

@@ -28,12 +28,12 @@ class MicrobatchGraphs {
   // More than the levels of any tree of leaves: results go to some buffers in turn.
   static constexpr std::size_t kMost = 64;
 
-  const Graph* graph_of(const float* out, const std::function<void()>& enqueue);
+  const CudaGraph* graph_of(const float* out, const std::function<void()>& enqueue);
 
   CudaStream& stream_;
   UseRecord& use_;
   bool wanted_;
-  std::map<const float*, Graph> graphs_;  // by `out`; empty for memory that was used once
+  std::map<const float*, CudaGraph> graphs_;  // by `out`; empty for memory that was used once
 };
 
 }  // namespace dtrun::worker::cuda

@@ -37,8 +37,8 @@ constexpr std::size_t kDropoutWords = sizeof(RandomStream::Words) / sizeof(std::
 
 // The offsets of a microbatch's parts, in words. Words 0, 1 and 2: the numbers of real rows, of all pieces,
 // and of the pieces of tokens that have several.
-struct Parts {
-  Parts(std::size_t targets, std::size_t dropout, std::size_t values, std::size_t tokens)
+struct UploadLayout {
+  UploadLayout(std::size_t targets, std::size_t dropout, std::size_t values, std::size_t tokens)
       : targets(aligned(3)),
         dropout(this->targets + aligned(targets)),
         values(this->dropout + aligned(dropout * kDropoutWords)),
@@ -65,10 +65,10 @@ MicrobatchUpload::MicrobatchUpload(const Program& program, int capacity, int gpu
       copies_(gpu),
       timer_(arithmetic.timer()),
       sorter_(static_cast<std::size_t>(token_classes_)),
-      device_(arithmetic.allocate_bytes(Parts(targets_, dropout_, values_, tokens_).end * sizeof(float),
-                                        "a microbatch")) {
+      device_(arithmetic.allocate_bytes(
+          UploadLayout(targets_, dropout_, values_, tokens_).end * sizeof(float), "a microbatch")) {
   copies_.set_name("copies");
-  for (Slot& slot : slots_) {
+  for (UploadSlot& slot : slots_) {
     slot.host = arithmetic.allocate(Where::kHost, device_.size());
     slot.device = arithmetic.allocate_bytes(device_.size() * sizeof(float), "the next microbatch");
     // Blocking: a wait for a microbatch's turn is long, so the thread sleeps.
@@ -78,7 +78,7 @@ MicrobatchUpload::MicrobatchUpload(const Program& program, int capacity, int gpu
 }
 
 MicrobatchUpload::~MicrobatchUpload() {
-  for (Slot& slot : slots_) {
+  for (UploadSlot& slot : slots_) {
     // The copy still reads the slot.
     cudaEventSynchronize(slot.copied);
     cudaEventDestroy(slot.copied);
@@ -96,9 +96,9 @@ void MicrobatchUpload::check(const Microbatch& microbatch) const {
 void MicrobatchUpload::prepare(const Microbatch& microbatch) {
   prepared_.reset();
   check(microbatch);
-  Slot& slot = slots_[next_++ % kSlots];
+  UploadSlot& slot = slots_[next_++ % kSlots];
   cuda::check(cudaEventSynchronize(slot.copied), "copying a microbatch");
-  const Parts parts(targets_, dropout_, values_, tokens_);
+  const UploadLayout parts(targets_, dropout_, values_, tokens_);
   float* const host = slot.host.data();
   auto* const words = reinterpret_cast<std::int32_t*>(host);
   words[0] = static_cast<std::int32_t>(targets_ / capacity_) * microbatch.samples;
@@ -128,7 +128,7 @@ void MicrobatchUpload::prepare(const Microbatch& microbatch) {
 
 void MicrobatchUpload::upload(const Microbatch& microbatch) {
   if (!is_prepared(microbatch.key)) prepare(microbatch);
-  Slot& slot = *prepared_->slot;
+  UploadSlot& slot = *prepared_->slot;
   prepared_.reset();
   const std::size_t bytes = slot.device.size() * sizeof(float);
   cuda::check(cudaStreamWaitEvent(stream_.handle(), slot.copied, 0), "waiting for a stream");
@@ -143,7 +143,7 @@ void MicrobatchUpload::upload(const Microbatch& microbatch) {
 }
 
 MicrobatchUpload::OnDevice MicrobatchUpload::there() const {
-  const Parts parts(targets_, dropout_, values_, tokens_);
+  const UploadLayout parts(targets_, dropout_, values_, tokens_);
   const auto* const words = reinterpret_cast<const std::int32_t*>(device_.data());
   const std::size_t cut = most_cut_pieces(tokens_);
   return {.values = device_.data() + parts.values,

@@ -52,7 +52,7 @@ class MicrobatchUpload {
  private:
   static constexpr std::size_t kSlots = 2;
   // A wait for an event that was never recorded returns at once.
-  struct Slot {
+  struct UploadSlot {
     Buffer host, device;
     cudaEvent_t copied = nullptr;  // from host to device
     CudaEvent taken;               // from device, by the lane's stream
@@ -70,13 +70,13 @@ class MicrobatchUpload {
   // 32-bit words: numbers of rows and pieces, targets, random numbers, then values, or tokens and their
   // pieces.
   const Buffer device_;
-  std::array<Slot, kSlots> slots_;
+  std::array<UploadSlot, kSlots> slots_;
   std::size_t next_ = 0;
-  struct Prepared {
+  struct PreparedUpload {
     MicrobatchKey key;
-    Slot* slot;
+    UploadSlot* slot;
   };
-  std::optional<Prepared> prepared_;
+  std::optional<PreparedUpload> prepared_;
 };
 
 }  // namespace dtrun::worker::cuda

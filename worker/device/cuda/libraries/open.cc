@@ -34,9 +34,9 @@ std::vector<std::string> entries(const std::string& folder) {
 }
 
 // One search: the places that were tried, and the file that was taken.
-class Search {
+class LibrarySearch {
  public:
-  Search(const std::function<void(Symbols&)>& fill, const std::function<std::string()>& refuse)
+  LibrarySearch(const std::function<void(Symbols&)>& fill, const std::function<std::string()>& refuse)
       : fill_(fill), refuse_(refuse) {}
 
   // Tries the places in order; true if one is taken.
@@ -86,7 +86,7 @@ void* Symbols::address(const char* name) {
 
 std::string open_library(const Library& library, const std::function<void(Symbols&)>& fill,
                          const std::function<std::string()>& refuse) {
-  Search search(fill, refuse);
+  LibrarySearch search(fill, refuse);
   const LibraryFolders folders{.own = environment("DTRUN_CUDA_LIBRARY_PATH"),
                                .cuda_home = environment("CUDA_HOME")};
   if (search.look_in(installed_places(library.soname, folders))) return search.file();

@@ -208,7 +208,7 @@ TEST_CASE("attention gives the reference's numbers, with a plan that was made an
   const std::vector<Bf16> qkv = rounded(random_values(3 * rows, 1)), d_out = rounded(random_values(rows, 2));
   const AttentionNumbers expected = reference(kShape, widened(qkv), widened(d_out));
 
-  Planner planner(gpu.cudnn, gpu.device, "");
+  CudnnPlanner planner(gpu.cudnn, gpu.device, "");
   const Result<AttentionGraphs> made = AttentionGraphs::plan(planner, kShape);
   REQUIRE_MESSAGE(made.ok(), made.status().message());
   const RunAttention first(kShape, qkv, d_out);
@@ -217,7 +217,7 @@ TEST_CASE("attention gives the reference's numbers, with a plan that was made an
   CHECK(difference(widened(first.statistics()), expected.statistics) < 0.001);
   CHECK(difference(widened(first.d_qkv()), expected.d_qkv) < 0.02);
 
-  Planner next_start(gpu.cudnn, gpu.device, planner.stored());
+  CudnnPlanner next_start(gpu.cudnn, gpu.device, planner.stored());
   const Result<AttentionGraphs> loaded = AttentionGraphs::plan(next_start, kShape);
   REQUIRE_MESSAGE(loaded.ok(), loaded.status().message());
   const RunAttention second(kShape, qkv, d_out);
@@ -232,7 +232,7 @@ TEST_CASE("attention's gradients have the same bits each time") {
   // Many blocks: with few, additions in any order may happen to come in one.
   constexpr AttentionSizes kShape{.batch = 64, .heads = 12, .positions = 1024, .head_size = 64};
   const auto rows = static_cast<std::size_t>(kShape.rows() * kShape.width());
-  Planner planner(gpu.cudnn, gpu.device, "");
+  CudnnPlanner planner(gpu.cudnn, gpu.device, "");
   const Result<AttentionGraphs> graphs = AttentionGraphs::plan(planner, kShape);
   REQUIRE_MESSAGE(graphs.ok(), graphs.status().message());
   const RunAttention attention(kShape, rounded(random_values(3 * rows, 1)), rounded(random_values(rows, 2)));
@@ -248,7 +248,7 @@ TEST_CASE("attention's gradients have the same bits each time") {
 TEST_CASE("convolutions give the reference's numbers, and the same bits each time") {
   if (const std::string why = why_no_gpu(); !why.empty()) return test::skip(why);
   Gpu gpu(*cudnn());
-  Planner planner(gpu.cudnn, gpu.device, "");
+  CudnnPlanner planner(gpu.cudnn, gpu.device, "");
   for (const ConvSizes& s : {ConvSizes{16, 1, 28, 28, 20, 5}, ConvSizes{16, 20, 12, 12, 20, 5}}) {
     const Result<ConvGraphs> graphs = ConvGraphs::plan(planner, s, ConvType::kFp32);
     REQUIRE_MESSAGE(graphs.ok(), graphs.status().message());

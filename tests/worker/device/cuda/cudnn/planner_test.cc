@@ -42,13 +42,13 @@ Graph forward_convolution(const Cudnn& cudnn, std::int64_t size) {
 TEST_CASE("a plan that is loaded from its text is the plan that was made") {
   const Cudnn* cudnn = test::cudnn_without_gpu();
   if (cudnn == nullptr) return test::skip(why_no_cudnn());
-  Planner first(*cudnn, test::h100(), "");
+  CudnnPlanner first(*cudnn, test::h100(), "");
   const Result<AttentionGraphs> made = AttentionGraphs::plan(first, kAttention);
   REQUIRE_MESSAGE(made.ok(), made.status().message());
   REQUIRE(ConvGraphs::plan(first, kConvolution, ConvType::kFp32).ok());
   CHECK(nlohmann::json::parse(first.stored()).at("plans").size() == 5);
 
-  Planner second(*cudnn, test::h100(), first.stored());
+  CudnnPlanner second(*cudnn, test::h100(), first.stored());
   const Result<AttentionGraphs> again = AttentionGraphs::plan(second, kAttention);
   REQUIRE_MESSAGE(again.ok(), again.status().message());
   CHECK(again.value().forward_plan().engine() == made.value().forward_plan().engine());
@@ -61,7 +61,7 @@ TEST_CASE("a plan that is loaded from its text is the plan that was made") {
 TEST_CASE("of the engines that cuDNN proposes first, those against the rules are passed over") {
   const Cudnn* cudnn = test::cudnn_without_gpu();
   if (cudnn == nullptr) return test::skip(why_no_cudnn());
-  Planner planner(*cudnn, test::h100(), "");
+  CudnnPlanner planner(*cudnn, test::h100(), "");
   int other_by_deterministic = 0, other_by_full_fp32 = 0;
   for (const bool of_input : {false, true})
     for (const std::int64_t channels : {1, 3, 64}) {
@@ -89,7 +89,7 @@ TEST_CASE("attention's backward with atomic sums is another plan, of less memory
   const Cudnn* cudnn = test::cudnn_without_gpu();
   if (cudnn == nullptr) return test::skip(why_no_cudnn());
   constexpr AttentionSizes kShape{.batch = 4, .heads = 12, .positions = 1024, .head_size = 64};
-  Planner planner(*cudnn, test::h200(), "");
+  CudnnPlanner planner(*cudnn, test::h200(), "");
   const Result<AttentionGraphs> same = AttentionGraphs::plan(planner, kShape);
   const Result<AttentionGraphs> atomic =
       AttentionGraphs::plan(planner, kShape, AttentionGradientSums::kAtomicSums);
@@ -106,7 +106,7 @@ TEST_CASE("a stored plan is taken by the graph's identity, and nothing is planne
   const Cudnn* cudnn = test::cudnn_without_gpu();
   if (cudnn == nullptr) return test::skip(why_no_cudnn());
   const Graph small = forward_convolution(*cudnn, 12), large = forward_convolution(*cudnn, 14);
-  Planner first(*cudnn, test::h100(), "");
+  CudnnPlanner first(*cudnn, test::h100(), "");
   const std::int64_t of_small = first.plan(small, {}).workspace_size();
   const std::string of_large = first.plan(large, {}).json();
   REQUIRE(first.plan(large, {}).workspace_size() != of_small);
@@ -115,9 +115,9 @@ TEST_CASE("a stored plan is taken by the graph's identity, and nothing is planne
       changed(first.stored(), [&](const std::string& identity, const std::string& text) {
         return identity == small.identity() ? of_large : text;
       });
-  CHECK(Planner(*cudnn, test::h100(), stored).plan(small, {}).workspace_size() != of_small);
-  CHECK(Planner(*cudnn, test::h200(), stored).plan(small, {}).workspace_size() == of_small);
-  CHECK(Planner(*cudnn, test::h100(), stored).plan(small, {.deterministic = true}).workspace_size() ==
+  CHECK(CudnnPlanner(*cudnn, test::h100(), stored).plan(small, {}).workspace_size() != of_small);
+  CHECK(CudnnPlanner(*cudnn, test::h200(), stored).plan(small, {}).workspace_size() == of_small);
+  CHECK(CudnnPlanner(*cudnn, test::h100(), stored).plan(small, {.deterministic = true}).workspace_size() ==
         of_small);
 }
 
@@ -125,8 +125,8 @@ TEST_CASE("a stored plan that is damaged is made again") {
   const Cudnn* cudnn = test::cudnn_without_gpu();
   if (cudnn == nullptr) return test::skip(why_no_cudnn());
   const Graph graph = forward_convolution(*cudnn, 12);
-  Planner first(*cudnn, test::h100(), "");
-  const Plan made = first.plan(graph, {});
+  CudnnPlanner first(*cudnn, test::h100(), "");
+  const CudnnPlan made = first.plan(graph, {});
   const std::string whole = first.stored();
   const auto damaged = [&](const std::string& text) {
     return changed(whole, [&](const std::string&, const std::string&) { return text; });
@@ -134,7 +134,7 @@ TEST_CASE("a stored plan that is damaged is made again") {
   for (const std::string& text : {std::string(), std::string("{}"), std::string("no plan"),
                                   made.json().substr(0, made.json().size() / 2), std::string("[1, 2]")}) {
     CAPTURE(text.substr(0, 80));
-    Planner second(*cudnn, test::h100(), damaged(text));
+    CudnnPlanner second(*cudnn, test::h100(), damaged(text));
     CHECK(second.plan(graph, {}).workspace_size() == made.workspace_size());
     CHECK((second.stored() == whole));
   }
@@ -159,7 +159,7 @@ TEST_CASE("graphs are the same by what they compute, not by their names alone") 
 TEST_CASE("what cuDNN cannot do is said with its reason, and nothing ends") {
   const Cudnn* cudnn = test::cudnn_without_gpu();
   if (cudnn == nullptr) return test::skip(why_no_cudnn());
-  Planner planner(*cudnn, test::h100(), "");
+  CudnnPlanner planner(*cudnn, test::h100(), "");
   const auto attention = [&](std::int64_t head_size) {
     return AttentionGraphs::plan(planner, {.batch = 2, .heads = 4, .positions = 128, .head_size = head_size})
         .status()
@@ -182,7 +182,7 @@ TEST_CASE("attention's gradients are not asked of a GPU on which they would not 
   PlanDevice blackwell = test::h200();
   blackwell.name = "NVIDIA B200";
   blackwell.compute_capability = 100;
-  Planner planner(*cudnn, blackwell, "");
+  CudnnPlanner planner(*cudnn, blackwell, "");
   CHECK(contains(AttentionGraphs::plan(planner, kAttention).status().message(), "deterministic"));
 }
 
@@ -193,6 +193,6 @@ TEST_CASE("a device that is not described is refused with a text") {
     CAPTURE(description);
     PlanDevice device = test::h100();
     device.description = description;
-    CHECK_THROWS_AS(Planner(*cudnn, device, ""), CudnnRefusal);
+    CHECK_THROWS_AS(CudnnPlanner(*cudnn, device, ""), CudnnRefusal);
   }
 }

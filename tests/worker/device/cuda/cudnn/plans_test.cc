@@ -24,7 +24,7 @@ struct Row {
   std::vector<std::string> cells;
 };
 
-std::string cell(const Plan& plan, std::int64_t workspace) {
+std::string cell(const CudnnPlan& plan, std::int64_t workspace) {
   char text[64];
   std::snprintf(text, sizeof text, "%d, %.2f", static_cast<int>(plan.engine()),
                 static_cast<double>(workspace) / (1 << 20));
@@ -33,7 +33,7 @@ std::string cell(const Plan& plan, std::int64_t workspace) {
 
 // The rows of one GPU; `add(graph, cell)` is called in the same order for each.
 template <class Add>
-void plan_attention(Planner& planner, Add add) {
+void plan_attention(CudnnPlanner& planner, Add add) {
   for (const AttentionSizes& shape :
        {AttentionSizes{1, 12, 1024, 64}, AttentionSizes{4, 12, 1024, 64}, AttentionSizes{16, 12, 1024, 64},
         AttentionSizes{64, 12, 1024, 64}, AttentionSizes{16, 4, 128, 64}}) {
@@ -49,7 +49,7 @@ void plan_attention(Planner& planner, Add add) {
 }
 
 template <class Add>
-void plan_convolutions(Planner& planner, Add add) {
+void plan_convolutions(CudnnPlanner& planner, Add add) {
   for (const ConvType type : {ConvType::kFp32, ConvType::kBf16})
     for (const ConvSizes& shape : {ConvSizes{16, 1, 28, 28, 20, 5}, ConvSizes{16, 20, 12, 12, 20, 5},
                                    ConvSizes{16, 3, 32, 32, 20, 5}, ConvSizes{16, 20, 14, 14, 20, 5}}) {
@@ -59,7 +59,7 @@ void plan_convolutions(Planner& planner, Add add) {
                                (type == ConvType::kFp32 ? " fp32 | " : " bf16 | ");
       const Result<ConvGraphs> made = ConvGraphs::plan(planner, shape, type);
       REQUIRE_MESSAGE(made.ok(), made.status().message());
-      const auto add_plan = [&](const std::string& which, const Plan& plan) {
+      const auto add_plan = [&](const std::string& which, const CudnnPlan& plan) {
         add(name + which, cell(plan, plan.workspace_size()));
       };
       add_plan("forward", made.value().forward_plan());
@@ -74,7 +74,7 @@ std::string table(const Cudnn& cudnn) {
   for (const PlanDevice& gpu : {test::a100(), test::h100(), test::h200()}) {
     head += " " + gpu.name + " |";
     line += " --- |";
-    Planner planner(cudnn, gpu, "");
+    CudnnPlanner planner(cudnn, gpu, "");
     std::size_t next = 0;
     const auto add_as = [&](const std::string& why_deterministic) {
       return [&, why_deterministic](const std::string& graph, const std::string& text) {
