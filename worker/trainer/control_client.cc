@@ -19,10 +19,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How often the reporter speaks; the agent expects to hear something at least once a second.
+// The interval of the reporter; the agent expects a report at least once a second.
 constexpr milliseconds kReportInterval{400};
 constexpr milliseconds kHelloTimeout{60000};
-// Beyond the time that the store itself may take, for the way there and back.
+// Added to the time that the store itself may take, for the round trip.
 constexpr milliseconds kRequestSlack{10000};
 
 void set_memory(const DeviceMemory& memory, control::GpuMemory* message) {
@@ -86,7 +86,7 @@ control::Job ControlClient::hello() {
 std::optional<ControlClient::Start> ControlClient::ready(const control::Ready& ready) {
   {
     std::lock_guard lock(mutex_);
-    if (progress_) progress_->first_step.reset();  // the next generation's is another one
+    if (progress_) progress_->first_step.reset();  // the next generation has another first step
   }
   control::FromWorker message;
   *message.mutable_ready() = ready;
@@ -116,7 +116,8 @@ void ControlClient::if_stopped_before_training() {
 
 void ControlClient::report(const TrainingProgress& progress) {
   std::lock_guard lock(mutex_);
-  // A note or a new phase is sent at once; of the rest the reporter takes the newest when it is time.
+  // A note or a new phase is sent at once; of other reports the reporter sends the newest at the next
+  // interval.
   const bool urgent = !progress_ || progress.phase != progress_->phase || !progress.note.empty() ||
                       progress.accuracy != progress_->accuracy;
   std::string unsent_note = progress_ && report_now_ ? progress_->note : std::string();
@@ -140,8 +141,8 @@ void ControlClient::report_loop() {
   }
 }
 
-// What it takes is sent before anything that another thread says later: no report of an earlier generation
-// follows a Ready.
+// Holds the lock from taking the report to sending it, so that later messages of other threads come behind:
+// no report of an earlier generation follows a Ready.
 void ControlClient::send_progress() {
   std::lock_guard order(send_mutex_);
   control::FromWorker message;
@@ -181,7 +182,7 @@ void ControlClient::send_fault(int exit_code, const std::string& message_text) {
   send(message);
 }
 
-// Blocks while the agent does not read; a dead agent is the reader's to notice.
+// Blocks while the agent does not read; the reader thread notices a dead agent.
 void ControlClient::send(const control::FromWorker& message) {
   std::lock_guard lock(send_mutex_);
   write(message);
@@ -246,7 +247,7 @@ void ControlClient::read_loop() {
   std::unique_lock lock(mutex_);
   if (closing_) return;
   lock.unlock();
-  // The agent is gone: nobody watches this worker any more, and its peers are being stopped too.
+  // Without its agent this worker is unsupervised, and its peers are being stopped too.
   end_process_(kExitWorkerStopped);
 }
 
@@ -263,7 +264,7 @@ void ControlClient::take(const control::FromAgent& message) {
       break;
     case control::FromAgent::kKv: {
       std::lock_guard lock(mutex_);
-      // An answer that nobody waits for any more is dropped.
+      // An answer whose request has timed out is dropped.
       if (auto waiting = requests_.find(message.kv().id()); waiting != requests_.end())
         waiting->second = message.kv();
       break;
@@ -299,7 +300,7 @@ void ControlClient::take_stop(const control::Stop& stop) {
       pause.request_stop();  // aborts the process group on this thread
       return;
     }
-    default:  // of a newer agent; it would not have said Job
+    default:  // a message of a newer agent, which would not have sent Job
       return;
   }
 }

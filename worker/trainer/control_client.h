@@ -1,7 +1,7 @@
-// The worker's end of the control socket (proto/control.proto): says hello, receives the job and a place in
-// each generation, asks the agent's key-value store, and reports progress at least once a second. An order to
-// pause ends the generation in hand. SIGTERM sets the stop flag; before training, or said twice, it ends the
-// process, as an order to abort does.
+// The worker's end of the control socket (proto/control.proto): sends Hello, receives the job and a place in
+// each generation, queries the agent's key-value store, and reports progress at least once a second. An order
+// to pause ends the current generation. SIGTERM sets the stop flag; before training, or sent twice, it ends
+// the process, as an order to abort does.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,8 @@ class ControlClient final : public AgentLink, public KeyValueStore {
   // Ends the process at once with this exit code, and does not return (in tests it may).
   using EndProcess = void (*)(int exit_code);
 
-  // Takes the connected stream socket. Starts the reader and the reporter thread, which live as long as this.
+  // Takes ownership of the connected stream socket. Starts the reader and the reporter thread, which live as
+  // long as this.
   ControlClient(int fd, EndProcess end_process);
   ~ControlClient() override;
   ControlClient(const ControlClient&) = delete;
@@ -33,19 +34,21 @@ class ControlClient final : public AgentLink, public KeyValueStore {
   // Sends Hello and waits for the agent's answer. Throws WorkerError if none comes.
   control::Job hello();
 
-  // A place in a generation, until it is told to pause.
+  // A place in a generation; `paused` is requested at the order to pause.
   struct Start {
     control::Start place;
     std::stop_token paused;
   };
-  // Says that this worker waits for a place, and waits for it. Nothing if it is told to stop instead.
+  // Reports that this worker waits for a place, and waits for it. Nothing if the worker is told to stop
+  // instead.
   std::optional<Start> ready(const control::Ready& ready);
 
-  // A stop by signal. The second one while the first is being carried out ends the process. Some jobs take
-  // signals of the agent alone. Any thread.
+  // A stop by signal. A second one while the first is being carried out ends the process. Some jobs accept
+  // only the agent's signals. Any thread.
   void signal_received(bool of_agent = true);
 
-  // While this worker has nothing to save, a stop ends the process at once; after this call it sets the flag.
+  // While this worker has nothing to save, a stop ends the process at once; after this call a stop sets the
+  // flag.
   void enter_training() {
     in_training_ = true;
     if_stopped_before_training();
@@ -85,12 +88,12 @@ class ControlClient final : public AgentLink, public KeyValueStore {
 
   std::mutex send_mutex_;  // one frame at a time on the socket; taken before mutex_
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable_any changed_;
   bool closing_ = false;
   std::optional<control::Job> job_;
   std::optional<control::Start> start_;  // not taken yet
-  std::stop_source pause_;               // of the newest start
+  std::stop_source pause_;               // belongs to the newest start
   std::uint64_t next_request_ = 1;
   std::map<std::uint64_t, std::optional<control::KvReply>> requests_;
   std::optional<TrainingProgress> progress_;

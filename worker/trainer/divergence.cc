@@ -7,7 +7,7 @@
 namespace dtrun::worker {
 namespace {
 
-// The first parameter that has such a value among `values`; empty: none.
+// The first parameter with a value that is not finite in `values`; empty: none.
 std::string not_finite(const Program& program, std::span<const float> values) {
   for (const Parameter& parameter : program.parameters) {
     const auto own = values.subspan(parameter.offset, parameter.size);

@@ -1,4 +1,4 @@
-// What people are told when training diverged: where it began, as far as that can be found.
+// The message about diverged training: names the place where it began, as far as that can be found.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ namespace dtrun::worker {
 inline constexpr char kAgainstDivergence[] =
     "A lower train.learning_rate or a train.max_grad_norm may keep it from diverging.";
 
-// A step that was not made.
+// A step that was not applied.
 struct Divergence {
   const Program& program;
   std::int64_t step;                 // from 1
   double loss;                       // of the whole step
-  std::vector<float> parameters;     // before it; [program.size], as the next
+  std::vector<float> parameters;     // before the step; [program.size], as the gradient
   std::span<const float> gradient;   // of the whole step
-  std::optional<std::int64_t> leaf;  // the first whose loss or gradient by itself is not finite
+  std::optional<std::int64_t> leaf;  // the first leaf whose own loss or gradient is not finite
   std::int64_t leaves;
 };
 

@@ -16,7 +16,7 @@ namespace dtrun::worker {
 
 namespace {
 
-// One leaf's sums. `abandoned` travels with them: a rank that was told to stop leaves the rest out.
+// One leaf's sums. A rank that was told to stop skips its other leaves, and reports that by `abandoned`.
 struct LeafSums {
   float loss = 0, correct = 0, abandoned = 0;
 };
@@ -31,7 +31,7 @@ LeafSums run_leaf(Lane& lane, const Dataset& data, std::int64_t leaf, int capaci
   return {.loss = stats.loss, .correct = stats.correct};
 }
 
-// Every rank gets every leaf's sums.
+// Gives every rank the sums of every leaf.
 void gather(ProcessGroup& group, std::vector<LeafSums>& leaves) {
   const auto part_of = [&](int rank) {
     const LeafRange range = leaves_of_rank(static_cast<std::int64_t>(leaves.size()), rank, group.size());

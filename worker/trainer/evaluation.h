@@ -16,8 +16,8 @@ struct Evaluation {
   double accuracy = 0;  // 0..1
 };
 
-// Called by all ranks alike. `weights`: the parameters, in the lanes' device memory. Nothing if stop() became
-// true on any rank before the end. Throws what the process group throws.
+// Called by all ranks. `weights`: the parameters, in the lanes' device memory. Nothing if stop() became true
+// on any rank before the end. Throws the process group's exceptions.
 std::optional<Evaluation> evaluate(const Dataset& data, int micro_batch_size, const float* weights,
                                    ProcessGroup& group, LaneTeam& lanes, const std::function<bool()>& stop);
 

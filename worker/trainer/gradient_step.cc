@@ -58,8 +58,8 @@ std::unique_ptr<GradientExchange> GradientStep::make_exchange(const std::vector<
               : make_tree_exchange(group_, arithmetic_, ranges, shared_memory_transport_.get());
 }
 
-// After a step that failed lanes may still compute on memory that is freed here, or with weights that change
-// now.
+// Waits for the lanes: after a failed step they may still compute on memory that is freed here, or with
+// weights that change next.
 GradientStep::~GradientStep() {
   try {
     lanes_.run([](int, Lane& lane) {
@@ -67,7 +67,7 @@ GradientStep::~GradientStep() {
       lane.gradients().wait();
     });
   } catch (const WorkerError&) {
-    // The device failed: it does nothing more, and whoever uses it next is told.
+    // The device failed and does no more work; its next use throws.
   }
 }
 
@@ -94,7 +94,7 @@ float* GradientStep::run(const StepPlan& plan, const EpochOrder& order, const fl
       run_leaf(lane, lane_index, leaf);
   });
   if (!arithmetic_.device_is_host()) {
-    // What the device still computes is no wait for peers.
+    // The device's remaining computation does not count as a wait for peers.
     StepClock::Scope computing(clock_, StepClock::kMath);
     const Range range(device_, "wait");
     lanes_.run([&](int, Lane& lane) {
@@ -132,7 +132,7 @@ void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {
   Pulse::beat();
 }
 
-// What is wrong with the samples is told by the step that they are of.
+// Ignores faults of the samples, which their own step reports.
 void GradientStep::prepare(Lane& lane, const StepPlan& next) {
   const LeafRange own = leaves_of_rank(next.leaves, group_.rank(), group_.size());
   if (own.begin == own.end) return;

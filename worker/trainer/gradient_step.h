@@ -1,6 +1,6 @@
 // One step's sum of gradients: the lanes run this worker's microbatches, their gradients meet in the fixed
-// tree, the other workers' partial sums come in while backward still runs. What it returns is the same bits
-// on every rank, for any number of ranks and lanes. The trainer applies it.
+// tree, the other workers' partial sums come in while backward still runs. The sum has the same bits on every
+// rank, for any number of ranks and lanes. The trainer applies it.
 #pragma once
 
 #include <atomic>
@@ -28,24 +28,24 @@
 
 namespace dtrun::worker {
 
-// For people and metrics. NaN is always the same NaN: its sign bit says nothing, but would be printed.
+// For people and metrics. NaN is always the same NaN: its sign bit means nothing, but would be printed.
 inline double mean(double sum, double count) {
   return std::isnan(sum) ? std::numeric_limits<double>::quiet_NaN() : sum / count;
 }
 
 class GradientStep {
  public:
-  // All references must outlive this. `lanes` are of `device`. Called by all ranks alike: they find each
+  // All references must outlive this. `lanes`: those of `device`. Called by all ranks, which then find each
   // other.
   GradientStep(const TrainConfig& config, const Program& program, const Dataset& data, ProcessGroup& group,
                Device& device, LaneTeam& lanes, StepClock& clock);
-  // Nothing is left to do on the lanes' streams.
+  // Waits until the lanes' streams have no work left.
   ~GradientStep();
 
-  // `order`: the epoch's. `weights`: the parameters to compute with, in device memory. `next`: the step
-  // behind, if it is of the same epoch: a device takes its first samples while it computes. Returns the whole
-  // job's [statistics | gradient] of the step (worker/vector/update.h), in device memory, the caller's
-  // until the next call. Throws what the exchange throws.
+  // `order`: the epoch's. `weights`: the parameters, in device memory. `next`: the following step, if it is
+  // in the same epoch: a device copies its first samples while it computes. Returns the whole job's
+  // [statistics | gradient] of the step (worker/vector/update.h), in device memory, valid until the next
+  // call. Throws the exchange's exceptions.
   float* run(const StepPlan& plan, const EpochOrder& order, const float* weights,
              const std::optional<StepPlan>& next = {});
 
@@ -54,8 +54,9 @@ class GradientStep {
     if (exchange_) exchange_->end();
   }
 
-  // Computes the step's microbatches again, with the same weights: the first whose loss or gradient is not
-  // finite, the same on every rank; nothing if each by itself is. Called by all ranks alike, after run().
+  // Computes the step's microbatches again, with the same weights: returns the first whose loss or gradient
+  // is not finite, the same on every rank; nothing if each by itself is finite. Called by all ranks, after
+  // run().
   std::optional<std::int64_t> first_not_finite(const float* weights);
 
  private:
@@ -77,12 +78,12 @@ class GradientStep {
   StepClock& clock_;
   const std::size_t size_;  // floats of a microbatch's or a step's [statistics | gradient]
 
-  // Declared in this order because what is in flight must be given up before the memory it points to.
-  Buffer sum_;  // the job's; nothing without peers: then it is the accumulator's
+  // Declared in this order because exchanges in flight must be given up before their memory is freed.
+  Buffer sum_;  // the job's sum; empty without peers, when the accumulator has it
   std::unique_ptr<SharedMemoryTransport>
-      shared_memory_transport_;  // nothing without peers whose memory could be read
+      shared_memory_transport_;  // null without peers whose memory could be read
   std::unique_ptr<TreeAccumulator> accumulator_;
-  std::unique_ptr<GradientExchange> exchange_;  // nothing without peers
+  std::unique_ptr<GradientExchange> exchange_;  // null without peers
   std::vector<MicrobatchInput> inputs_;         // [lane]
 
   StepPlan plan_;

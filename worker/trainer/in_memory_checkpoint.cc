@@ -82,7 +82,7 @@ void InMemoryCheckpoint::wait() {
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
-// The stream belongs to this thread: a GPU is a thread's affair.
+// The stream is made here, since a thread must select the GPU that it uses.
 void InMemoryCheckpoint::run() {
   std::unique_ptr<Stream> stream;
   std::unique_lock lock(mutex_);
@@ -110,11 +110,11 @@ void InMemoryCheckpoint::has_read() {
   changed_.notify_all();
 }
 
-// What is asked for does not change until copying_ is taken back, so no lock is needed here.
+// The request does not change until copying_ is reset, so no lock is needed here.
 void InMemoryCheckpoint::copy(Stream& stream) {
   Arithmetic& arithmetic = replica_.device->arithmetic();
   const std::size_t size = replica_.program.size;
-  const bool in_pieces = arithmetic.device_is_host();  // each is hashed while the cache holds it
+  const bool in_pieces = arithmetic.device_is_host();  // hashes each piece while the cache holds it
   float* const begin = file_.begin();
   std::uint64_t hash = kNothingHashed;
   bool finite = true;

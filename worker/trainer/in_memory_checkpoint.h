@@ -1,6 +1,6 @@
 // A copy of a replica's state that outlives this process, in memory that the agent holds
-// (in_memory_checkpoint_file.h). A thread makes it while the next gradient is computed; so it costs the
-// training nothing but the wait for it before the next update, if it is not done by then.
+// (in_memory_checkpoint_file.h). A thread makes the copy while the next gradient is computed, so training
+// only waits before the next update if the copy is not done by then.
 #pragma once
 
 #include <condition_variable>
@@ -21,17 +21,19 @@ struct Replica;
 
 class InMemoryCheckpoint {
  public:
-  // Takes the agent's descriptor. If a copy of this job is there, the replica takes it over, as one that has
-  // values, from the host. Throws WorkerError, EX_IOERR, where there is no memory: the job can do without.
+  // Takes ownership of the agent's descriptor. If the file has a copy of this job, the replica restores it,
+  // and then has values. Throws WorkerError, EX_IOERR, if there is no memory: the job can do without the
+  // copy.
   InMemoryCheckpoint(Replica& replica, int descriptor);
   ~InMemoryCheckpoint();  // waits
   InMemoryCheckpoint(const InMemoryCheckpoint&) = delete;
 
-  // Begins to copy the state as it is now, unless it has diverged. The replica's vectors must not change
-  // until wait() has returned. REQUIRES: wait() was called since the last time.
+  // Begins to copy the present state, unless it has diverged. The replica's vectors must not change until
+  // wait() has returned. REQUIRES: wait() was called since the last start().
   // `generation`: the one that computed it.
   void start(std::int64_t generation);
-  // Until the replica's vectors may change. Rethrows what its thread threw: the device failed.
+  // Blocks until the replica's vectors may change. Rethrows an exception of the copying thread, after a
+  // failure of the device.
   void wait();
   std::size_t bytes() const { return file_.memory().size_bytes(); }  // of the host's memory
 
@@ -47,18 +49,18 @@ class InMemoryCheckpoint {
 
   Replica& replica_;
   InMemoryCheckpointFile file_;
-  const Buffer pin_;  // of its memory, for the device
+  const Buffer pin_;  // pins its memory for the device
 
-  std::mutex mutex_;  // guards what follows, but for the thread
+  std::mutex mutex_;  // guards the members below, without the thread
   std::condition_variable changed_;
   bool reading_ = false;  // the replica's vectors
   bool copying_ = false, closing_ = false;
-  std::int64_t step_ = 0;  // of the state to be copied, and what belongs to it:
+  std::int64_t step_ = 0;  // of the state to be copied, as the next two
   Record record_;
   Event updated_;
   std::exception_ptr failure_;
 
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last: the thread uses all of the above
 };
 
 }  // namespace dtrun::worker

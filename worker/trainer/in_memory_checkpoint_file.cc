@@ -47,10 +47,10 @@ WorkerError no_memory(std::size_t bytes, const std::string& why) {
 
 struct InMemoryCheckpointFile::Header {
   std::uint64_t magic, job, vectors, floats;
-  std::uint64_t sequence;  // of two whole ones the one with the larger is the newer; its step may be smaller
+  std::uint64_t sequence;  // larger in the newer of two whole halves, whose step may be smaller
   std::int64_t step;
   std::uint64_t record_bytes, record_hash, values_hash;
-  std::uint64_t own_hash;  // of all of the above; 0: not whole
+  std::uint64_t own_hash;  // hash of all the above; 0: not whole
 
   std::uint64_t expected() const {
     const std::uint64_t hash =
@@ -68,7 +68,7 @@ InMemoryCheckpointFile::InMemoryCheckpointFile(int descriptor, const Shape& shap
   const bool fits = error == 0 && (file.st_size == 0 || static_cast<std::size_t>(file.st_size) == bytes);
   if (fits && file.st_size == 0) error = posix_fallocate(descriptor, 0, static_cast<off_t>(bytes));
   if (fits && error == 0) {
-    fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);  // may have been done
+    fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);  // fails if done before
     void* const memory =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, descriptor, 0);
     if (memory == MAP_FAILED)
@@ -95,7 +95,7 @@ std::span<float> InMemoryCheckpointFile::memory() const {
   return {reinterpret_cast<float*>(memory_), 2 * half_bytes_ / sizeof(float)};
 }
 
-// The header alone: the values are looked at before they are taken.
+// Checks only the header: values are checked before they are taken.
 bool InMemoryCheckpointFile::is_whole(int half) const {
   const Header& is = header(half);
   return is.own_hash == is.expected() && is.magic == kInMemoryCheckpointMagic && is.job == shape_.job &&
@@ -136,7 +136,7 @@ void InMemoryCheckpointFile::publish(std::int64_t step, std::span<const std::byt
   std::atomic_ref(is.own_hash).store(is.expected());
 }
 
-// Sums, and sums of the sums so far, so that the order matters too; several side by side are vector
+// Sums, and sums of the sums so far, so that the order matters too; several side by side fit vector
 // registers.
 std::uint64_t add_to_hash(std::uint64_t hash, std::span<const float> piece) {
   constexpr std::size_t kSums = 8, kAtOnce = kSums * sizeof(std::uint64_t) / sizeof(float);

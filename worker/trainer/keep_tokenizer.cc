@@ -22,7 +22,7 @@ void keep_tokenizer(const JobConfig& config, bool goes_on) {
                                        (directory / kept.front().name).string() +
                                        "; set data.tokenizer to that, or choose another output_dir");
   }
-  // An earlier run's must not be taken for this one's.
+  // An earlier run's tokenizer must not be taken for this run's.
   std::error_code ignored;
   for (const TokenizerFile& file : kept) std::filesystem::remove(directory / file.name, ignored);
   for (const TokenizerFile& file : files) {

@@ -1,5 +1,5 @@
 // The lanes of a worker: lane 0 is the calling thread, each further lane a thread that lives as long as the
-// team and sleeps between calls. Hands work to all lanes at once and waits until all are done.
+// team and sleeps between calls. Gives work to all lanes at once and waits until all are done.
 #pragma once
 
 #include <atomic>
@@ -40,7 +40,7 @@ class LaneTeam {
   std::vector<std::thread> threads_;
 
   // A call: work_ is set, then round_ goes up, which wakes the threads; each counts running_ down at its end.
-  // std::atomic::wait spins a little before it sleeps, which a step of a few milliseconds wants.
+  // std::atomic::wait spins a little before it sleeps, which suits steps of a few milliseconds.
   const Work* work_ = nullptr;
   bool closing_ = false;
   std::atomic<unsigned> round_{0};

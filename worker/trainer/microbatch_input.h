@@ -1,4 +1,4 @@
-// The memory in which one lane's microbatches are laid out, one after the other.
+// The memory for one lane's microbatches, one after the other.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class MicrobatchInput {
         tokens_(spec_.input == SampleSpec::Input::kTokens ? capacity * spec_.shape.size() : 0),
         targets_(static_cast<std::size_t>(capacity) * spec_.targets) {}
 
-  // A microbatch of these samples, at most `capacity`; the rest of it is zero. Good until the next call.
+  // A microbatch of these samples, at most `capacity`; the rest of it is zero. Valid until the next call.
   Microbatch fill(std::span<const std::uint32_t> samples, const MicrobatchKey& key = {}) {
     data_.fill(samples, {.values = values_.data(), .tokens = tokens_.data(), .targets = targets_.data()});
     const auto clear_rest = [&](auto& rows, std::size_t width) {

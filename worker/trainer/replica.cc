@@ -24,7 +24,7 @@ Program program_for(const JobConfig& config, const Dataset& data) {
   return program;
 }
 
-// SharedMemoryTransport are one range.
+// Adjacent parameters become one range.
 std::vector<VectorRange> decaying_ranges(const Program& program) {
   std::vector<VectorRange> ranges;
   for (const Parameter& parameter : program.parameters) {
@@ -74,7 +74,7 @@ Replica::Replica(const JobConfig& config, const Datasets& data, int lanes, std::
     state.slots.push_back({name, device->arithmetic().allocate(Where::kDevice, program.size)});
 }
 
-// One pass over the memory, also where there is nothing to copy from a device.
+// One pass over the memory, also if the values are in host memory already.
 std::vector<float> Replica::on_host(const Buffer& values) const {
   Arithmetic& arithmetic = device->arithmetic();
   if (arithmetic.device_is_host()) return {values.data(), values.data() + values.size()};

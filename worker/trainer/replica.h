@@ -1,5 +1,5 @@
-// What a run is on one rank: its state, and what computes with it. Knows nothing of ranks and peers, so it
-// outlives them.
+// A run on one rank: its state, and the objects that compute with it. Independent of ranks and peers, so a
+// replica outlives generations.
 #pragma once
 
 #include <cstdint>
@@ -35,70 +35,72 @@ struct ReplicaState {
     Buffer values;
   };
   std::int64_t step = 0;    // optimizer steps done
-  bool has_values = false;  // false until the run's first state was put here
-  // Not 0: they are a copy of that generation, which outlived another process; no generation began with them.
+  bool has_values = false;  // false until the run's first state was restored
+  // Not 0: the values are a copy made in that generation by another process, and no generation began with
+  // them yet.
   std::int64_t copied_in = 0;
   Buffer parameters;        // flat
   std::vector<Slot> slots;  // the optimizer's
   std::string config_json;
 };
 
-// Of a replica on this machine's CPU (Device::fingerprint()), known before anything is loaded. Throws
-// WorkerError likewise, or with EX_CONFIG if data and model do not fit each other.
+// The Device::fingerprint() of a replica on this machine's CPU, known before anything is loaded. Throws
+// WorkerError with EX_NOINPUT, or with EX_CONFIG if data and model do not fit each other.
 std::string fingerprint_on_cpu(const JobConfig& config);
 
 struct Replica;
-// Of the host's memory, of each worker at its peak. Nothing if the data cannot be looked at any more, or
-// where the vectors are in a device's own memory.
+// The peak need of host memory of each worker. Nothing if the data cannot be looked at any more, or if the
+// vectors are in a device's own memory.
 std::optional<MemoryNeed> memory_of(const Replica& replica, int world_size);
 
 struct Replica {
-  // config and data must outlive this. The state is that before the first step, without values yet. Throws
-  // WorkerError with EX_CONFIG if they do not fit each other.
+  // config and data must outlive this. The state is that before the first step, without values. Throws
+  // WorkerError with EX_CONFIG if config and data do not fit each other.
   Replica(const JobConfig& config, const Datasets& data, int lanes,
           std::unique_ptr<Device> on = make_cpu_device());
   Replica(const Replica&) = delete;
 
-  // A copy of the state in host memory; without parameters, and with slots of zeros, if it has no values yet.
+  // A copy of the state in host memory; without parameters, and with slots of zeros, if the state has no
+  // values yet.
   TrainState snapshot() const;
-  // The same into a copy that is as large already, in two steps: begin_snapshot() takes no longer than the
-  // device's own memory, if there was room in it for a snapshot, and finish_snapshot(), on any thread, waits
-  // until all is in the host's. Where there was none it takes the whole time. REQUIRES: each
-  // finish_snapshot() has returned before the next begin_snapshot().
+  // A snapshot into a copy that has its size already, in two steps: begin_snapshot() takes a copy within the
+  // device's memory, if there was room for it, and finish_snapshot(), on any thread, waits until all of it is
+  // in host memory. Without room begin_snapshot() takes the whole time. REQUIRES: each finish_snapshot() has
+  // returned before the next begin_snapshot().
   void make_room_for_snapshots();
   void begin_snapshot(TrainState& copy);
   void finish_snapshot(TrainState& copy) const;
-  // Takes over a state whose vectors are as long as these, and its slots those of this optimizer.
+  // Takes over a state with vectors of the same length and the slots of this optimizer.
   // REQUIRES: no copy is being made in the host's memory.
   void restore(const TrainState& from);
 
-  // Of each parameter's tensor, in the program's order; equal on ranks whose bits are.
+  // A hash of each parameter's tensor, in the program's order; equal on ranks with equal bits.
   std::vector<std::uint64_t> parameter_hashes() const;
 
-  // One optimizer step with a step's sum (Arithmetic::update). Blocks. The caller counts it. REQUIRES
-  // likewise.
+  // One optimizer step with a step's sum (Arithmetic::update). Blocks. The caller counts the step. REQUIRES:
+  // no copy is being made in the host's memory.
   StepResult update(const UpdateRule& rule, float* sum);
 
   const JobConfig& config;
   const Datasets& data;
   const Program program;
   const std::unique_ptr<Device> device;
-  const std::unique_ptr<Stream> stream;  // of what is done to `state`
+  const std::unique_ptr<Stream> stream;  // for work on `state`
   LaneTeam lanes;
-  // Changes only between the end of a gradient's exchange and the next step: so it is always that of a whole
-  // step, also when a peer was lost in the middle of one.
+  // Changes only between the end of a gradient's exchange and the next step, so the state is always that of a
+  // whole step, also when a peer was lost in the middle of one.
   ReplicaState state;
-  MetricsLog log;                                            // likewise
-  std::unique_ptr<InMemoryCheckpoint> in_memory_checkpoint;  // null: none is made
+  MetricsLog log;                                            // changes with the state
+  std::unique_ptr<InMemoryCheckpoint> in_memory_checkpoint;  // null: no copies
 
  private:
   std::vector<float> on_host(const Buffer& values) const;
   std::vector<const float*> vectors() const;  // parameters, then the optimizer's slots
   void copy_out(Stream& on, std::span<const float* const> from, TrainState& to) const;
 
-  Buffer snapshot_;                  // all of them, in device memory; none where there is no room
-  std::unique_ptr<Stream> copying_;  // from there
-  Event taken_;                      // when it is there
+  Buffer snapshot_;                  // all vectors, in device memory; empty without room
+  std::unique_ptr<Stream> copying_;  // for copies from snapshot_
+  Event taken_;                      // when snapshot_ is complete
   const std::vector<VectorRange> decaying_;
 };
 

@@ -39,11 +39,11 @@ bool explicit_path(const JobConfig& config) {
 
 bool first_generation(const Place& place) { return place.generation <= 1; }
 
-// What this rank could begin from; only step matters until a rank is chosen.
+// A checkpoint that this rank could begin from; only step matters until a rank is chosen.
 struct Candidate {
   std::int64_t step = -1;           // -1: nothing
   std::optional<TrainState> state;  // loaded already
-  // Why there is nothing although there should be something. Thrown only if no other rank has anything.
+  // The reason why an expected checkpoint is missing. Thrown only if no other rank has one.
   std::optional<WorkerError> fault;
 };
 
@@ -71,8 +71,8 @@ void look_at_newest(const JobConfig& config, const Notice& notice, Candidate* ca
   }
 }
 
-// The first rank of each node looks at the disk. In a later generation the run's own checkpoints count
-// whatever the config says, since they are where the run left off.
+// The first rank of each node looks at the disk. In a later generation the run's own checkpoints count,
+// whatever the config says, since the run left off there.
 Candidate look_at_disk(const JobConfig& config, const Place& place, const Program& program,
                        const Notice& notice) {
   const std::string& wanted = config.train.resume_from_checkpoint;
@@ -93,7 +93,8 @@ void broadcast(ProcessGroup& group, int root, const std::vector<bool>& lacks, st
   group.start(sends, receives)->wait();
 }
 
-// From `root` to those that lack it. `state`: what root has; elsewhere one of the same shape.
+// Sends the state from `root` to the ranks that lack it. `state`: root's state; on other ranks one of the
+// same shape.
 void broadcast_state(ProcessGroup& group, int root, const std::vector<bool>& lacks, std::size_t size,
                      TrainState& state) {
   std::vector<std::int64_t> header{state.step, static_cast<std::int64_t>(state.config_json.size())};
@@ -109,7 +110,7 @@ void broadcast_state(ProcessGroup& group, int root, const std::vector<bool>& lac
 
 TrainState load_chosen(const JobConfig& config, const Program& program, Candidate candidate) {
   if (candidate.state) return *std::move(candidate.state);
-  // Faults were named when the step was looked up.
+  // The look-up of the step has reported faults already.
   auto state = load_newest(config.output_dir, program, [](const std::string&) {});
   if (state && state->step == candidate.step) return *std::move(state);
   throw WorkerError(kExitConfig, "checkpoint of step " + std::to_string(candidate.step) + " in " +
@@ -141,7 +142,7 @@ std::string device_drift(const ResumePoint& start, const std::string& now) {
 
 namespace {
 
-// What one number each tells of all ranks.
+// Gathers one number from each rank.
 template <typename Number>
 std::vector<Number> gathered(ProcessGroup& group, Number mine) {
   std::vector<Number> all(static_cast<std::size_t>(group.size()));
@@ -150,28 +151,31 @@ std::vector<Number> gathered(ProcessGroup& group, Number mine) {
   return all;
 }
 
-// What a rank holds, as it tells the others.
+// The state that a rank holds, as announced to the others.
 struct HeldStep {
-  // Of a copy: the generation that computed it. A later one may have gone back, and gone on from there.
+  // For a copy: the generation that computed it. A later generation may have gone back, and gone on from
+  // there.
   std::int64_t generation = 0;
   std::int64_t step = -1;  // -1: nothing
   auto operator<=>(const HeldStep&) const = default;
 };
-constexpr std::int64_t kLives = std::numeric_limits<std::int64_t>::max();  // instead of a copy's generation
+constexpr std::int64_t kLives = std::numeric_limits<std::int64_t>::max();  // instead of a generation: no
+                                                                           // copy, but a replica
 
 HeldStep told(const Held& held) {
   if (!held.step) return {};
   return {.generation = held.copied_in > 0 ? held.copied_in : kLives, .step = *held.step};
 }
 
-// The first of those that are furthest.
+// The first of the ranks with the largest step.
 int newest_of(const std::vector<std::int64_t>& steps) {
   return static_cast<int>(std::ranges::max_element(steps) - steps.begin());
 }
 
 // Survivors of one generation are at the same step, or one apart: a rank can be lost between two ranks'
-// updates. Copies in the memory of hosts count only where no replica is left: the steps that one of them is
-// ahead may stand in no metrics, and with another sum than the tree's be others by now.
+// updates. Copies in the memory of hosts count only where no replica is left: if one copy is ahead, the
+// metrics may lack its last steps, and with another sum than the tree's those steps may have other bits by
+// now.
 ResumePoint go_on(const std::vector<HeldStep>& all, const Program& program, const Held& held,
                   ProcessGroup& group) {
   const auto newest = std::ranges::max_element(all);
@@ -191,7 +195,8 @@ ResumePoint go_on(const std::vector<HeldStep>& all, const Program& program, cons
   return point;
 }
 
-// Whether any node has a good checkpoint of a later step. Where no name says so, nothing is read.
+// Whether any node has a good checkpoint of a later step. Reads files only if a directory's name promises
+// one.
 bool is_on_disk_after(std::int64_t step, const JobConfig& config, const Place& place, ProcessGroup& group,
                       const Notice& notice) {
   std::int64_t mine = -1;
@@ -211,10 +216,10 @@ ResumePoint begin_anew(const JobConfig& config, const Place& place, const Progra
   const std::int64_t newest = steps[static_cast<std::size_t>(source)];
   if (newest < 0 && mine.fault) throw WorkerError(*mine.fault);
   if (explicit_path(config) && first_generation(place) && place.local_rank == 0) {
-    refuse_newer_checkpoints(config, newest);  // a later generation would take them for this run's
+    refuse_newer_checkpoints(config, newest);  // a later generation would take them for this run's own
   }
   TrainState start;
-  // Who loads it has no use for another one.
+  // The rank that loads the checkpoint needs no other state.
   const bool loads = newest >= 0 && place.rank == source;
   if (loads) {
     start = load_chosen(config, program, std::move(mine));
@@ -270,7 +275,7 @@ std::optional<std::vector<float>> parameters_on_disk(const JobConfig& config, co
     try {
       return load_parameters_of_step(place / step_name(step), program, step);
     } catch (const WorkerError&) {
-      // Another place, or another rank, may have it.
+      // Another directory, or another rank, may have it.
     }
   }
   return std::nullopt;

@@ -1,5 +1,5 @@
-// Where the time of the training loop goes, measured on its own thread (lane 0). Math is forward, backward
-// and the optimizer; what is in no part is `other`.
+// The parts of the training loop's time, measured on its own thread (lane 0). Math is forward, backward and
+// the optimizer; time in no part is `other`.
 #pragma once
 
 #include <chrono>
@@ -39,9 +39,9 @@ class StepClock {
     restart(now);
     return shares;
   }
-  // Of all laps that have ended.
+  // The shares over all laps that have ended.
   Shares whole() const { return shares_of(whole_, whole_spent_); }
-  // Leaves what happened since `begin` out of the lap. REQUIRES: no part was measured in between.
+  // Leaves the time since `begin` out of the lap. REQUIRES: no part was measured in between.
   void leave_out_since(Clock::time_point begin) { lap_start_ += Clock::now() - begin; }
   void restart(Clock::time_point now = Clock::now()) {
     lap_start_ = now;

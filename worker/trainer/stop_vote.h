@@ -1,5 +1,5 @@
-// How all ranks leave a generation after the same step although each is told at another moment: with every
-// step each rank says what it was told, and all act on the same answers. The messages travel while the step
+// Lets all ranks leave a generation after the same step although each gets its order at another moment: with
+// every step each rank sends its order, and all act on the same answers. The messages travel while the step
 // computes.
 #pragma once
 
@@ -33,7 +33,7 @@ class StopVote {
     });
   }
 
-  // The furthest that any rank asked for: the same on all.
+  // The strongest order of any rank, the same on all ranks.
   Vote result() {
     pending_->wait();
     return *std::ranges::max_element(votes_);

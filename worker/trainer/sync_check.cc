@@ -18,7 +18,7 @@ void verify_sync(const Program& program, std::vector<std::uint64_t> hashes, std:
   group.all_gather(bytes_of(all));
   for (std::size_t tensor = 0; tensor < tensors; ++tensor) {
     const auto hash = [&](std::size_t rank) { return all[rank * tensors + tensor]; };
-    std::size_t usual = 0, most = 0;  // a rank that has what most have
+    std::size_t usual = 0, most = 0;  // a rank with the most frequent hash
     for (std::size_t rank = 0; rank < world; ++rank) {
       std::size_t same = 0;
       for (std::size_t other = 0; other < world; ++other) same += hash(other) == hash(rank);

@@ -24,7 +24,7 @@ std::string hexadecimal(std::uint64_t number, int digits) {
   return text;
 }
 
-// All of `text`, or nothing.
+// The number that `text` is, or nothing.
 template <typename Number>
 std::optional<Number> number(std::string_view text, int base = 10) {
   Number value{};
@@ -39,7 +39,7 @@ bool take_end(std::string_view* text, std::string_view end) {
   return true;
 }
 
-// Reads the words of a row. What it accepts is more than what row_of() writes; the caller compares.
+// Reads the words of a row. Accepts more than row_of() writes, so the caller compares.
 class RowReader {
  public:
   explicit RowReader(const std::string& row) {
@@ -47,7 +47,7 @@ class RowReader {
     words_.assign(std::istream_iterator<std::string>(words), {});
   }
 
-  // "" or what is wrong.
+  // "", or the fault.
   std::string read(MatmulShape* shape, AlgorithmWords* algorithm) {
     if (words_.size() != 9 + algorithm->size())
       return "has " + std::to_string(words_.size()) + " words, not 17";

@@ -1,5 +1,5 @@
-// What matmuls may do besides before they are written (matmul_shape.h), where the library can. Fused is not
-// always faster: libraries have computed some epilogues by slower kernels.
+// The epilogues that matmuls may have (matmul_shape.h), if the library can do them. Fused is not always
+// faster: libraries have computed some epilogues by slower kernels.
 #pragma once
 
 #include <string>
@@ -12,13 +12,14 @@ namespace dtrun::worker::cuda {
 class Epilogues {
  public:
   // "1": all. "0": none. Or some, with commas: bias (also with ReLU), gelu, gelu_gradient, sums. Throws
-  // WorkerError with EX_CONFIG if it is nothing of that.
+  // WorkerError with EX_CONFIG for other words.
   explicit Epilogues(std::string_view words);
   // By DTRUN_CUDA_EPILOGUES, or all.
   static Epilogues wanted();
 
   bool may(Epilogue epilogue) const;
-  // As the bits depend on it: "" for all, else "none" or which, in an order that is always the same.
+  // For the fingerprint, since bits depend on it: "" for all, else "none" or the words, always in the same
+  // order.
   std::string name() const;
 
  private:

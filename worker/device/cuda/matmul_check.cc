@@ -18,7 +18,7 @@
 namespace dtrun::worker::cuda {
 namespace {
 
-// Elements of a matrix as they lie in memory.
+// Elements of a matrix as in memory.
 using Bytes = std::vector<std::byte>;
 
 void append(Bytes& to, std::size_t count, float value, bool bf16) {
@@ -42,8 +42,8 @@ std::vector<float> read(const Bytes& from, bool bf16) {
   return values;
 }
 
-// One matmul of ones. Where a lost term would be a small part of the sum, and the sum is rounded to bf16 or
-// goes through GELU's slope, only the first and last kEnd terms are 1 and the others 0: bf16 has every whole
+// One matmul of ones. If a lost term would be a small part of the sum, and the sum is rounded to bf16 or goes
+// through GELU's slope, only the first and last kEnd terms are 1 and the others 0: bf16 has every whole
 // number up to 256.
 class OnesProduct {
  public:
@@ -54,12 +54,12 @@ class OnesProduct {
         narrow_(narrow(shape)),
         few_(narrow_ || shape.epilogue == Epilogue::kGeluGradient) {}
 
-  // Of device memory.
+  // Bytes of device memory.
   std::size_t bytes() const {
     return bytes_.a + bytes_.b + bytes_.c + bytes_.bias + bytes_.aux + 5 * Cut::kAlignment;
   }
 
-  // `memory`: bytes() of it.
+  // `memory`: bytes() bytes.
   void multiply(Matmuls& matmuls, Cut memory, void* workspace) {
     auto* const a = memory.next<std::byte>(bytes_.a);
     auto* const b = memory.next<std::byte>(bytes_.b);
@@ -72,7 +72,7 @@ class OnesProduct {
     else
       for (std::size_t k = 0; k < count(s_.a_stride); ++k) append(a_row, 1, counts(k) ? 1 : 0, s_.bf16);
     append(b_row, count(s_.b_stride), 1, s_.bf16);
-    // GELU's slope there is 1.
+    // GELU's slope at 20 is 1.
     append(aux_row, count(s_.c_stride), 20, narrow_);
     fill(a, a_row, bytes_.a / a_row.size());
     if (s_.a_transposed && few_ && count(s_.k) > 2 * kEnd)
@@ -84,11 +84,11 @@ class OnesProduct {
     matmuls.multiply(s_, {.a = a, .b = b, .c = c_, .bias = bias_, .aux = aux_}, workspace, stream_.handle());
   }
 
-  // "" or what is wrong.
+  // "", or the fault.
   std::string fault() const {
     const bool gelu = s_.epilogue == Epilogue::kBiasGelu;
     for (const std::int64_t row : {std::int64_t{0}, s_.m - 1}) {
-      // What GELU gets tells more than what it makes of it.
+      // GELU's input reveals more faults than its output.
       const std::string wrong = differing((gelu ? aux_ : c_) + count(row * s_.c_stride) * wide(), s_.n,
                                           terms(), s_.epilogue == Epilogue::kGeluGradient ? kSlope : 0);
       if (!wrong.empty()) return "row " + std::to_string(row) + ", " + wrong;
@@ -117,7 +117,7 @@ class OnesProduct {
     return narrow_ ? __bfloat162float(__float2bfloat16_rn(value)) : value;
   }
 
-  // By copying what is there already: fast on a GPU, and needs no kernel.
+  // Fills by copying the rows filled so far, which is fast on a GPU and needs no kernel.
   void fill(std::byte* to, const Bytes& row, std::size_t rows) const {
     auto* const on = stream_.handle();
     check(cudaMemcpyAsync(to, row.data(), row.size(), cudaMemcpyHostToDevice, on), "copying");
@@ -149,8 +149,8 @@ class OnesProduct {
   const MatmulShape s_;
   CudaStream& stream_;
   const OperandBytes bytes_;
-  const bool narrow_;  // what is written is bf16
-  const bool few_;     // of the terms are 1
+  const bool narrow_;  // outputs are bf16
+  const bool few_;     // only few terms are 1
   std::byte *c_ = nullptr, *bias_ = nullptr, *aux_ = nullptr;
 };
 
@@ -194,7 +194,8 @@ bool MatmulCheck::passes(const MatmulShape& shape) {
   return matmuls_.can(shape);
 }
 
-// "" if what computes the shape now is right. Else it is another proposal that does so then, or none.
+// "" if the shape's current algorithm is right. Else the first fault; the shape then has another proposal, or
+// no algorithm.
 std::string MatmulCheck::first_fault(const MatmulShape& shape) {
   const auto fault = [&] { return fault_of(shape, matmuls_, trial_, workspace_).value_or(""); };
   std::string first = fault();

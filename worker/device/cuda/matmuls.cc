@@ -11,7 +11,7 @@
 namespace dtrun::worker::cuda {
 namespace {
 
-// Partial sums of a split matmul stay fp32: what is added up in c's own type would round between.
+// Partial sums of a split matmul stay fp32: sums in c's own type would be rounded in between.
 constexpr std::uint32_t kSchemes = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
 void check_status(const CublasLt& library, cublasStatus_t status, const char* doing) {
@@ -21,7 +21,7 @@ void check_status(const CublasLt& library, cublasStatus_t status, const char* do
                                       library.get_status_name(status) + ")");
 }
 
-// The library sees matrices column by column: our rows are its columns, so it computes c^T = b^T a^T.
+// The library's matrices are column-major: rows here are columns there, so it computes c^T = b^T a^T.
 cublasLtEpilogue_t epilogue_of(Epilogue epilogue) {
   switch (epilogue) {
     case Epilogue::kNone:
@@ -135,7 +135,7 @@ std::string Matmuls::use(const AlgorithmWords& algorithm, Prepared& objects) {
   if (status != CUBLAS_STATUS_SUCCESS) return library_.get_status_string(status);
   if (checked.workspaceSize > kLargestWorkspace)
     return "it needs " + std::to_string(checked.workspaceSize >> 20) + " MiB of workspace";
-  checked.algo = algo;  // which a check leaves as it was
+  checked.algo = algo;  // the check does not set it
   objects.chosen = checked;
   return "";
 }
@@ -157,7 +157,7 @@ Matmuls::Prepared Matmuls::describe(const MatmulShape& shape) {
   if (has_bias(shape.epilogue)) set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, wide);
   if (has_aux(shape)) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.c_stride);
 
-  // The library looks at their alignment when it chooses. multiply() says where they are.
+  // The library considers only the addresses' alignment when it chooses. multiply() gives the real addresses.
   const auto address = [](std::uintptr_t alignment) {
     return reinterpret_cast<const void*>(4096 + alignment);
   };

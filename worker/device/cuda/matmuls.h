@@ -1,7 +1,6 @@
-// Matmuls of matrices by cuBLASLt. Which algorithm computes a shape follows from the shape, the GPU and the
-// library's version: the committed table's, or else the first that is right of those that the library
-// proposes under limits that are always the same; never a measurement. So a matmul has the same bits in
-// every job on such GPUs.
+// Matmuls by cuBLASLt. The algorithm for a shape follows from the shape, the GPU and the library's version:
+// the committed table's, or else the first right one among the library's proposals under fixed limits; never
+// from a measurement. A matmul therefore has the same bits in every job on such GPUs.
 #pragma once
 
 #include <cublasLt.h>
@@ -24,40 +23,42 @@ std::string name_of(const MatmulShape& shape);
 struct Operands {
   const void *a, *b;
   void* c;
-  void *bias, *aux;  // of shapes whose epilogue has them
+  void *bias, *aux;  // for epilogues that use them
 };
 
-// A GPU with the library that is in use, as platform_name() has it.
+// The platform_name() of a GPU with the library in use.
 std::string platform_of(const cudaDeviceProp& gpu);
 
-// Used by one thread at a time, on the GPU on which it was made.
+// Used by one thread at a time, on the GPU that was current at construction.
 class Matmuls {
  public:
-  // What an algorithm may use of memory, in bytes. NVIDIA recommends as much for Hopper.
+  // The most memory of an algorithm, in bytes; NVIDIA's recommendation for Hopper.
   static constexpr std::size_t kLargestWorkspace = std::size_t{32} << 20;
-  // So many of the library's proposals are looked at.
+  // The number of the library's proposals that are considered.
   static constexpr int kProposals = 8;
 
-  // `algorithms`: of this platform. One that the library refuses is told of in a warning, and not used.
+  // `algorithms`: those of this platform. An algorithm that the library refuses causes a warning, and is not
+  // used.
   explicit Matmuls(Algorithms algorithms = {});
   ~Matmuls();
   Matmuls(const Matmuls&) = delete;
 
-  // Whether the library has an algorithm for it. Slow the first time.
+  // Whether the library has an algorithm for the matmul. Slow the first time.
   bool can(const MatmulShape& shape);
-  // The algorithm is not used any more: from now on the library's next proposal computes the shape. False if
-  // there is none; then there is no algorithm for the shape.
+  // Replaces the shape's algorithm by the library's next proposal. False if there is none; the shape then has
+  // no algorithm.
   bool try_next(const MatmulShape& shape);
-  // Bytes of memory that the algorithm uses besides.
+  // Bytes of the algorithm's workspace.
   std::size_t workspace(const MatmulShape& shape);
 
-  // For those who fill the table. What the library proposes under our limits, its first choice first: `most`
-  // at most, none where there is no algorithm.
+  // For filling the table: the library's proposals under the fixed limits, the first choice first: at most
+  // `most`, none if there is no algorithm.
   std::vector<AlgorithmWords> proposals(const MatmulShape& shape, int most);
-  // `algorithm` computes the shape from now on. "" or why it cannot; then nothing has changed.
+  // Makes `algorithm` compute the shape from now on. Returns "", or the reason why it cannot, and then
+  // changes nothing.
   std::string use(const MatmulShape& shape, const AlgorithmWords& algorithm);
 
-  // Enqueues. `memory`: workspace() bytes, at a multiple of 256, that are the stream's own. Throws
+  // Enqueues. `memory`: workspace() bytes, at a multiple of 256, that only the stream uses. Throws
   // WorkerError if there is no algorithm.
   void multiply(const MatmulShape& shape, const Operands& operands, void* memory, cudaStream_t stream);
 
@@ -65,9 +66,9 @@ class Matmuls {
   // The library's objects for a shape.
   struct Prepared {
     cublasLtMatmulDesc_t matmul = nullptr;
-    cublasLtMatrixLayout_t left = nullptr, right = nullptr, out = nullptr;  // column by column
+    cublasLtMatrixLayout_t left = nullptr, right = nullptr, out = nullptr;  // column-major
     std::optional<cublasLtMatmulHeuristicResult_t> chosen;
-    std::optional<std::deque<cublasLtMatmulHeuristicResult_t>> next;  // proposals, once they are asked for
+    std::optional<std::deque<cublasLtMatmulHeuristicResult_t>> next;  // proposals, once requested
   };
   Prepared& prepared(const MatmulShape& shape);
   Prepared describe(const MatmulShape& shape);
