@@ -36,3 +36,14 @@ const Loops& loops();
 InstructionSets<Loops> available_loops();
 
 }  // namespace dtrun::worker::vector
+
+namespace dtrun::worker {
+
+template <>
+const vector::Loops Copies<vector::Loops>::baseline;
+template <>
+const vector::Loops Copies<vector::Loops>::avx2;
+template <>
+const vector::Loops Copies<vector::Loops>::avx512;
+
+}  // namespace dtrun::worker

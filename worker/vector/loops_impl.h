@@ -72,16 +72,21 @@ void adamw(const AdamWRule& rule, float keep, const float* __restrict gradient, 
   }
 }
 
+constexpr Loops kLoops{.instruction_set = DTRUN_LOOPS_NAME,
+                       .add = add,
+                       .scale = scale,
+                       .divide = divide,
+                       .add_squares = add_squares,
+                       .sgd = sgd,
+                       .sgd_momentum = sgd_momentum,
+                       .adamw = adamw};
+
 }  // namespace
-
-extern const Loops kLoops;
-const Loops kLoops{.instruction_set = DTRUN_LOOPS_NAME,
-                   .add = add,
-                   .scale = scale,
-                   .divide = divide,
-                   .add_squares = add_squares,
-                   .sgd = sgd,
-                   .sgd_momentum = sgd_momentum,
-                   .adamw = adamw};
-
 }  // namespace dtrun::worker::vector::DTRUN_LOOPS
+
+namespace dtrun::worker {
+
+template <>
+const vector::Loops Copies<vector::Loops>::DTRUN_LOOPS = vector::DTRUN_LOOPS::kLoops;
+
+}  // namespace dtrun::worker

@@ -81,3 +81,14 @@ const Kernels& kernels();
 InstructionSets<Kernels> available_kernels();
 
 }  // namespace dtrun::worker::grouped
+
+namespace dtrun::worker {
+
+template <>
+const grouped::Kernels Copies<grouped::Kernels>::baseline;
+template <>
+const grouped::Kernels Copies<grouped::Kernels>::avx2;
+template <>
+const grouped::Kernels Copies<grouped::Kernels>::avx512;
+
+}  // namespace dtrun::worker

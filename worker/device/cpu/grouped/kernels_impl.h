@@ -525,10 +525,7 @@ void mask_by_relu(std::size_t values, const float* activation, float* gradient) 
     store(gradient + i, load(activation + i) > zero() ? load(gradient + i) : zero());
 }
 
-}  // namespace
-
-extern const Kernels kKernels;
-const Kernels kKernels = {
+constexpr Kernels kKernels = {
     .instruction_set = DTRUN_KERNELS_NAME,
 #ifdef DTRUN_FUSED_MULTIPLY_ADD
     .fused = true,
@@ -548,4 +545,12 @@ const Kernels kKernels = {
     .group_to_rows = group_to_rows,
 };
 
+}  // namespace
 }  // namespace dtrun::worker::grouped::DTRUN_KERNELS
+
+namespace dtrun::worker {
+
+template <>
+const grouped::Kernels Copies<grouped::Kernels>::DTRUN_KERNELS = grouped::DTRUN_KERNELS::kKernels;
+
+}  // namespace dtrun::worker

@@ -74,3 +74,14 @@ const Kernels& kernels();
 InstructionSets<Kernels> available_kernels();
 
 }  // namespace dtrun::worker::planned
+
+namespace dtrun::worker {
+
+template <>
+const planned::Kernels Copies<planned::Kernels>::baseline;
+template <>
+const planned::Kernels Copies<planned::Kernels>::avx2;
+template <>
+const planned::Kernels Copies<planned::Kernels>::avx512;
+
+}  // namespace dtrun::worker

@@ -273,10 +273,7 @@ void dropout(std::size_t count, const DropoutStream& stream, float probability, 
   }
 }
 
-}  // namespace
-
-extern const Kernels kKernels;
-const Kernels kKernels{
+constexpr Kernels kKernels{
     .instruction_set = DTRUN_KERNELS_NAME,
     .to_bf16 = to_bf16,
     .relu = relu,
@@ -294,4 +291,12 @@ const Kernels kKernels{
     .dropout = dropout,
 };
 
+}  // namespace
 }  // namespace dtrun::worker::planned::DTRUN_KERNELS
+
+namespace dtrun::worker {
+
+template <>
+const planned::Kernels Copies<planned::Kernels>::DTRUN_KERNELS = planned::DTRUN_KERNELS::kKernels;
+
+}  // namespace dtrun::worker
