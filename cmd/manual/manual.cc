@@ -51,12 +51,10 @@ const Item kExitCodes[] = {
 
 constexpr char kConfigDescription[] =
     "A config is a JSON file that says what the built-in trainer computes. Keys without a default must be "
-    "given. "
-    "Any entry can be overridden behind the config: `dtrun CONFIG.json train.max_steps=10 "
-    "output_dir=runs/short`. "
-    "What stands in `launch` is what the command line's options of the same names are if they are not given. "
-    "A "
-    "wrong config is refused before anything starts, and every fault is named at once (exit code 78).\n\n"
+    "given. Entries can be overridden behind the config: `dtrun CONFIG.json train.max_steps=10 "
+    "output_dir=runs/short`. Entries of `launch` are defaults of the command line's options of the same "
+    "names. A wrong config is refused before anything starts, with all its faults named at once (exit code "
+    "78).\n\n"
     "configs/job.schema.json has the same as a JSON Schema, for editors; a config may name it under "
     "`$schema`.";
 

@@ -79,9 +79,9 @@ const std::vector<Option>& table() {
        .required = true},
       {.pointer = "/device",
        .field = top<&JobConfig::device>,
-       .description = "What the workers compute on. cuda: a GPU for each worker of a node, or the job is "
-                      "refused. auto: cuda where this build has it and the GPUs are enough, else cpu. All "
-                      "nodes of a job compute on the same, since another device gives other bits.",
+       .description = "Device of the workers. cuda: a GPU for each worker of a node, or the job is refused. "
+                      "auto: cuda if this build has it and there are enough GPUs, else cpu. All nodes of a "
+                      "job use the same one, since another device gives other bits.",
        .choices = {"auto", "cpu", "cuda"}},
 
       {.pointer = "/model/type",
@@ -92,8 +92,8 @@ const std::vector<Option>& table() {
        .choices = {"convnet", "mlp", "gpt2"}},
       {.pointer = "/model/channels",
        .field = in<kModel, &ModelConfig::channels>,
-       .description = "Channels that each convolution makes; as many convolutions, each followed by ReLU and "
-                      "a max-pool of 2, which leaves out an odd row or column.",
+       .description = "Output channels of each convolution; one convolution per entry, each followed by ReLU "
+                      "and a max-pool of 2, which drops an odd row or column.",
        .of = {"convnet"},
        .range = {.min = 1, .max = kMaxChannels}},
       {.pointer = "/model/kernel_size",
@@ -108,7 +108,7 @@ const std::vector<Option>& table() {
        .range = {.min = 1, .max = kMaxWidth}},
       {.pointer = "/model/activation",
        .field = in<kModel, &ModelConfig::activation>,
-       .description = "What follows each hidden layer; gelu is its tanh approximation.",
+       .description = "Activation of the hidden layers; gelu is its tanh approximation.",
        .of = {"mlp"},
        .choices = {"relu", "gelu"}},
       {.pointer = "/model/n_layer",
@@ -118,7 +118,7 @@ const std::vector<Option>& table() {
        .range = {.min = 1, .max = 1000}},
       {.pointer = "/model/n_head",
        .field = in<kModel, &ModelConfig::n_head>,
-       .description = "Attention heads of a block; divides n_embd.",
+       .description = "Attention heads per block; divides n_embd.",
        .of = {"gpt2"},
        .range = {.min = 1, .max = 1000}},
       {.pointer = "/model/n_embd",
@@ -128,96 +128,92 @@ const std::vector<Option>& table() {
        .range = {.min = 1, .max = kMaxWidth}},
       {.pointer = "/model/n_positions",
        .field = in<kModel, &ModelConfig::n_positions>,
-       .description = "The longest sample that the model can take, in tokens.",
+       .description = "Maximum length of a sample, in tokens.",
        .of = {"gpt2"},
        .range = {.min = 1, .max = kMaxWidth}},
       {.pointer = "/model/vocab_size",
        .field = in<kModel, &ModelConfig::vocab_size>,
-       .description =
-           "Tokens that the model knows; not fewer than the data has. If it is not given: as many as "
-           "the data has.",
+       .description = "Vocabulary size of the model; not smaller than that of the data, and equal to it if "
+                      "not given.",
        .of = {"gpt2"},
        .range = {.min = 0, .max = 10 * kMaxWidth}},
       {.pointer = "/model/dropout",
        .field = in<kModel, &ModelConfig::dropout>,
-       .description = "Probability with which training zeroes a value: of each hidden layer (mlp); of the "
-                      "embeddings and of what a block adds (gpt2). Not of attention's weights.",
+       .description =
+           "Dropout probability in training: of each hidden layer (mlp); of the embeddings and the "
+           "residual branches (gpt2). Not of attention weights.",
        .of = {"mlp", "gpt2"},
        .range = kFraction},
       {.pointer = "/model/gradient_checkpointing",
        .field = in<kModel, &ModelConfig::gradient_checkpointing>,
-       .description = "Compute the values within a block a second time in backward instead of keeping them: "
-                      "less memory, a third more work, the same bits.",
+       .description = "Recompute the values within a block in backward instead of keeping them: less memory, "
+                      "a third more work, the same bits.",
        .of = {"gpt2"}},
 
       {.pointer = "/data/type",
        .field = in<kData, &DataConfig::type>,
-       .description =
-           "The data set's kind. fashion_mnist: four IDX files, as gzip or not. idx: any data set in such "
-           "files. tokens: .bin files of 16-bit tokens, as dtrun prepare, llm.c and nanoGPT write them. "
-           "text: "
-           "any files, each byte a token, or what a tokenizer makes of them. csv: tables of numbers. "
-           "synthetic: no files, random samples that can be "
-           "learned. docs/data.md says what each wants.",
+       .description = "Kind of data set. fashion_mnist: four IDX files, gzipped or not. idx: any data set in "
+                      "such files. tokens: .bin files of 16-bit tokens, as dtrun prepare, llm.c and nanoGPT "
+                      "write them. text: any files, one token per byte, or encoded by a tokenizer. csv: "
+                      "tables of numbers. synthetic: no files, random samples that can be learned. "
+                      "docs/data.md describes each.",
        .required = true,
        .choices = {"fashion_mnist", "idx", "tokens", "text", "csv", "synthetic"}},
       {.pointer = "/data/path",
        .field = in<kData, &DataConfig::path>,
-       .description = "Directory with the data set's files, or for some types one file.",
+       .description = "Directory with the data set's files; for some types, one file.",
        .required = true,
        .of = {"fashion_mnist", "idx", "tokens", "text", "csv"}},
       {.pointer = "/data/files",
        .field = in<kData, &DataConfig::files>,
-       .description = "Which files of a directory are read, by their names: a pattern as a shell has it.",
+       .description = "Shell pattern for the names of the files of a directory to read.",
        .of = {"text"}},
       {.pointer = "/data/tokenizer",
        .field = in<kData, &DataConfig::tokenizer>,
-       .description =
-           "A byte-level BPE: Hugging Face's tokenizer.json, GPT-2's vocab.json with merges.txt beside it, "
-           "or "
-           "a directory with either. Of text: its tokens are what is trained on, and how many it has is the "
-           "vocabulary; without one each byte is a token. Of tokens: what they were made with, for dtrun "
-           "sample and export; unless given the one beside the files, if there is one.",
+       .description = "A byte-level BPE: Hugging Face's tokenizer.json, GPT-2's vocab.json with merges.txt "
+                      "beside it, or a directory with either. For text: encodes it and sets the vocabulary "
+                      "size; without one each byte is a token. For tokens: the one that made them, for dtrun "
+                      "sample and export; by default the one beside the files, if any.",
        .of = {"tokens", "text"}},
       {.pointer = "/data/sequence_length",
        .field = in<kData, &DataConfig::sequence_length>,
-       .description = "Tokens of a sample; each has the next one as its target.",
+       .description = "Tokens per sample; the target of each is the next one.",
        .of = {"tokens", "text"},
        .range = {.min = 1, .max = kMaxWidth}},
       {.pointer = "/data/vocab_size",
        .field = in<kData, &DataConfig::vocab_size>,
-       .description = "Tokens that the tokenizer knows, or more; each token in the files is below it.",
+       .description = "The tokenizer's vocabulary size, or more; tokens in the files are below it.",
        .of = {"tokens"},
        .range = {.min = 1, .max = 1 << 16}},
       {.pointer = "/data/test_fraction",
        .field = in<kData, &DataConfig::test_fraction>,
-       .description = "How much of the data, at its end, is for the test. Of tokens and csv only where "
+       .description = "Fraction of the data, at its end, used for the test. For tokens and csv only if "
                       "data.path is one file: else the files' names tell.",
        .of = {"tokens", "text", "csv", "synthetic"},
        .range = {.min = 0, .max = 1, .min_open = true, .max_open = true}},
       {.pointer = "/data/classes",
        .field = in<kData, &DataConfig::classes>,
-       .description = "Classes of the labels, which are 0 to one less.",
+       .description = "Number of classes; labels are 0 to one less.",
        .of = {"idx", "csv", "synthetic"},
        .range = {.min = 2, .max = kMaxWidth}},
       {.pointer = "/data/mean",
        .field = in<kData, &DataConfig::mean>,
-       .description = "Subtracted from each byte's value, scaled to 0..1, before it is divided by std.",
+       .description = "Mean subtracted from each byte's value, scaled to 0..1, before division by std.",
        .of = {"idx"},
        .range = {.min = -1e6, .max = 1e6}},
       {.pointer = "/data/std",
        .field = in<kData, &DataConfig::std>,
-       .description = "What each value less mean is divided by.",
+       .description = "Divisor of each value less the mean.",
        .of = {"idx"},
        .range = {.min = 1e-6, .max = 1e6}},
       {.pointer = "/data/label_column",
        .field = in<kData, &DataConfig::label_column>,
-       .description = "The column with the label: its name in the header, or its number from 1.",
+       .description = "Column with the label: its name in the header, or its number from 1.",
        .of = {"csv"},
        .integer_too = true},
       {.pointer = "/data/samples",
        .field = in<kData, &DataConfig::samples>,
-       .description = "Samples to make, for training and for the test.",
+       .description = "Samples to generate, for training and test.",
        .of = {"synthetic"},
        .range = {.min = 2, .max = 4294967295.0}},
       {.pointer = "/data/shape",
@@ -227,17 +223,17 @@ const std::vector<Option>& table() {
        .range = {.min = 1, .max = 4096}},
       {.pointer = "/data/seed",
        .field = in<kData, &DataConfig::seed>,
-       .description = "Decides the samples.",
+       .description = "Seed of the samples.",
        .of = {"synthetic"},
        .range = {.min = 0}},
 
       {.pointer = "/train/num_train_epochs",
        .field = in<kTrain, &TrainConfig::num_train_epochs>,
-       .description = "How many times every sample is used.",
+       .description = "Passes over the training data.",
        .range = {.min = 1, .max = kMaxCount}},
       {.pointer = "/train/max_steps",
        .field = in<kTrain, &TrainConfig::max_steps>,
-       .description = "Optimizer steps of the whole run; overrides num_train_epochs. -1: go by the epochs.",
+       .description = "Optimizer steps of the whole run; overrides num_train_epochs. -1: epochs decide.",
        .range = {.min = -1, .max = kMaxSteps, .not_zero = true}},
       {.pointer = "/train/global_batch_size",
        .field = in<kTrain, &TrainConfig::global_batch_size>,
@@ -249,12 +245,11 @@ const std::vector<Option>& table() {
        .range = {.min = 1, .max = kMaxBatch}},
       {.pointer = "/train/dataloader_drop_last",
        .field = in<kTrain, &TrainConfig::dataloader_drop_last>,
-       .description = "Leave out an epoch's last step if it has fewer samples than global_batch_size."},
+       .description = "Drop an epoch's last step if it has fewer samples than global_batch_size."},
       {.pointer = "/train/label_smoothing_factor",
        .field = in<kTrain, &TrainConfig::label_smoothing_factor>,
-       .description =
-           "The part of a target that goes to all classes alike: in the loss of training and, as in "
-           "transformers, in that of evaluations.",
+       .description = "Share of the target spread evenly over all classes, in the training loss and, as in "
+                      "transformers, in the evaluation loss.",
        .range = kFraction},
       {.pointer = "/train/optim",
        .field = in<kTrain, &TrainConfig::optim>,
@@ -262,7 +257,7 @@ const std::vector<Option>& table() {
        .choices = {"sgd", "adamw"}},
       {.pointer = "/train/learning_rate",
        .field = in<kTrain, &TrainConfig::learning_rate>,
-       .description = "The highest learning rate of the schedule.",
+       .description = "Peak learning rate of the schedule.",
        .range = {.min = 0, .max = 1e6, .min_open = true}},
       {.pointer = "/train/momentum",
        .field = in<kTrain, &TrainConfig::momentum>,
@@ -285,16 +280,16 @@ const std::vector<Option>& table() {
        .range = {.min = 0, .max = 1, .min_open = true}},
       {.pointer = "/train/weight_decay",
        .field = in<kTrain, &TrainConfig::weight_decay>,
-       .description = "Weight decay: of all parameters and coupled for sgd; decoupled for adamw, of all but "
+       .description = "Weight decay: for sgd coupled, of all parameters; for adamw decoupled, of all but "
                       "biases and layer norms. 0: none.",
        .range = {.min = 0, .max = 1e6}},
       {.pointer = "/train/max_grad_norm",
        .field = in<kTrain, &TrainConfig::max_grad_norm>,
-       .description = "A longer gradient is scaled down to this norm. 0: never.",
+       .description = "Gradient norm to clip to. 0: no clipping.",
        .range = {.min = 0, .max = 1e30}},
       {.pointer = "/train/lr_scheduler_type",
        .field = in<kTrain, &TrainConfig::lr_scheduler_type>,
-       .description = "How the learning rate changes over the run, as in Hugging Face transformers.",
+       .description = "Learning rate schedule, as in Hugging Face transformers.",
        .choices = {"constant", "constant_with_warmup", "linear", "cosine", "cosine_with_restarts",
                    "cosine_with_min_lr", "polynomial", "inverse_sqrt", "warmup_stable_decay"}},
       {.pointer = "/train/warmup_steps",
@@ -303,48 +298,50 @@ const std::vector<Option>& table() {
        .range = kZeroOrMore},
       {.pointer = "/train/warmup_ratio",
        .field = in<kTrain, &TrainConfig::warmup_ratio>,
-       .description = "Where warmup_steps is 0: the part of the run's steps over which the learning rate "
-                      "rises, rounded up to a whole step.",
+       .description = "If warmup_steps is 0: warm-up as a fraction of the run's steps, rounded up to a whole "
+                      "step.",
        .range = {.min = 0, .max = 1}},
       {.pointer = "/train/bf16",
        .field = in<kTrain, &TrainConfig::bf16>,
-       .description = "Matmuls take bfloat16 and sum in fp32; all else, also what is saved, stays "
-                      "fp32. For mlp and gpt2, on processors with AVX512_BF16 or AMX."},
+       .description = "Matmuls in bfloat16 with fp32 sums; all else, including saved files, stays fp32. For "
+                      "mlp and gpt2, on processors with AVX512_BF16 or AMX."},
       {.pointer = "/train/seed",
        .field = in<kTrain, &TrainConfig::seed>,
-       .description = "Decides initial values, sample order and all other random numbers.",
+       .description = "Seed of initial values, sample order and all other random numbers.",
        .range = {.min = 0}},
       {.pointer = "/train/reduction",
        .field = in<kTrain, &TrainConfig::reduction>,
-       .description = "How gradients are summed. tree: the same bits for any number of workers. ring: the "
-                      "library's all-reduce, without that promise.",
+       .description = "Gradient all-reduce. tree: the same bits for any number of workers. ring: the "
+                      "library's, without that guarantee.",
        .choices = {"tree", "ring"}},
       {.pointer = "/train/allow_mixed_devices",
        .field = in<kTrain, &TrainConfig::allow_mixed_devices>,
-       .description = "Workers may compute with other last bits than others, as other kinds of processor, "
-                      "other versions of oneDNN and of NVIDIA's libraries do: the result then depends on "
-                      "which worker computed what. Without it such a node is turned away."},
+       .description =
+           "Allow workers whose results differ in the last bits, as on other kinds of processor or "
+           "with other versions of oneDNN or NVIDIA's libraries: the result then depends on which "
+           "worker computed what. Else such a node is turned away."},
       {.pointer = "/train/on_divergence",
        .field = in<kTrain, &TrainConfig::on_divergence>,
-       .description = "A loss or gradient that is not finite ends the job before it gets into the parameters "
-                      "(stop), or is only told (warn).",
+       .description =
+           "On a non-finite loss or gradient: end the job before it reaches the parameters (stop), "
+           "or only report it (warn).",
        .choices = {"stop", "warn"}},
       {.pointer = "/train/verify_sync_steps",
        .field = in<kTrain, &TrainConfig::verify_sync_steps>,
-       .description = "Every so many steps all workers compare their parameters by hashes, and a difference "
-                      "ends the job. 0: never.",
+       .description = "Steps between comparisons of all workers' parameters by hash; a difference ends the "
+                      "job. 0: never.",
        .range = kZeroOrMore},
       {.pointer = "/train/logging_steps",
        .field = in<kTrain, &TrainConfig::logging_steps>,
-       .description = "A line of metrics every so many steps.",
+       .description = "Steps between lines of metrics.",
        .range = kOneOrMore},
       {.pointer = "/train/eval_steps",
        .field = in<kTrain, &TrainConfig::eval_steps>,
-       .description = "Evaluate every so many steps. 0: only at the end.",
+       .description = "Steps between evaluations. 0: only at the end.",
        .range = kZeroOrMore},
       {.pointer = "/train/save_steps",
        .field = in<kTrain, &TrainConfig::save_steps>,
-       .description = "Write a checkpoint every so many steps. 0: only at the end.",
+       .description = "Steps between checkpoints. 0: only at the end.",
        .range = kZeroOrMore},
       {.pointer = "/train/save_total_limit",
        .field = in<kTrain, &TrainConfig::save_total_limit>,
@@ -352,115 +349,111 @@ const std::vector<Option>& table() {
        .range = {.min = 0, .max = kMaxCount}},
       {.pointer = "/train/eval_strategy",
        .field = in<kTrain, &TrainConfig::eval_strategy>,
-       .description = "When to evaluate: every eval_steps steps, after each epoch, or only at the end (no), "
-                      "where it is done in any case.",
+       .description = "Evaluate every eval_steps steps, after each epoch, or only at the end (no), where it "
+                      "is always done.",
        .choices = {"steps", "epoch", "no"}},
       {.pointer = "/train/save_strategy",
        .field = in<kTrain, &TrainConfig::save_strategy>,
-       .description =
-           "When to write checkpoints, likewise: every save_steps steps, after each epoch, or only "
-           "at the end.",
+       .description = "Write checkpoints every save_steps steps, after each epoch, or only at the end (no), "
+                      "where one always is.",
        .choices = {"steps", "epoch", "no"}},
       {.pointer = "/train/load_best_model_at_end",
        .field = in<kTrain, &TrainConfig::load_best_model_at_end>,
-       .description = "The final model is the best one that was evaluated, not the last. Each one that is "
-                      "better than all before is saved before training goes on, and save_total_limit does "
-                      "not remove it. eval_strategy and save_strategy must be the same."},
+       .description = "The final model is the best one evaluated, not the last. Each new best one is saved "
+                      "before training goes on, and save_total_limit does not remove it. eval_strategy and "
+                      "save_strategy must be the same."},
       {.pointer = "/train/metric_for_best_model",
        .field = in<kTrain, &TrainConfig::metric_for_best_model>,
-       .description = "Which model is the best: by the test data's loss or accuracy.",
+       .description = "Metric of the test data by which models are compared.",
        .choices = {"loss", "accuracy"}},
       {.pointer = "/train/greater_is_better",
        .field = in<kTrain, &TrainConfig::greater_is_better>,
-       .description =
-           "Whether a greater metric is better; unless given true for accuracy and false for loss."},
+       .description = "Whether a greater metric is better; by default true for accuracy, false for loss."},
       {.pointer = "/train/early_stopping_patience",
        .field = in<kTrain, &TrainConfig::early_stopping_patience>,
-       .description = "Training ends after so many evaluations in a row that were not better than the best "
-                      "one before. 0: it does not.",
+       .description = "Evaluations in a row without a new best one after which training ends. 0: no early "
+                      "stopping.",
        .range = {.min = 0, .max = kMaxCount}},
       {.pointer = "/train/init_from",
        .field = in<kTrain, &TrainConfig::init_from>,
-       .description =
-           "Parameters to begin with, instead of random ones: a model.safetensors, or a directory that has "
-           "one, such as an output_dir, a checkpoint, or a GPT-2 of Hugging Face's. A run that goes on "
-           "from a checkpoint of its own does not look there."},
+       .description = "Initial parameters, instead of random ones: a model.safetensors, or a directory with "
+                      "one, such as an output_dir, a checkpoint, or a GPT-2 from Hugging Face. Ignored by a "
+                      "run that resumes from a checkpoint of its own."},
       {.pointer = "/train/resume_from_checkpoint",
        .field = in<kTrain, &TrainConfig::resume_from_checkpoint>,
-       .description = "auto (or true): go on from the newest good checkpoint in output_dir. none (or false): "
-                      "start anew; refused where output_dir holds a model or checkpoints already, which are "
-                      "never overwritten so. Anything else: a checkpoint's directory.",
+       .description =
+           "auto (or true): resume from the newest good checkpoint in output_dir. none (or false): "
+           "start anew; refused if output_dir already holds a model or checkpoints, so that none "
+           "is overwritten. Anything else: a checkpoint's directory.",
        .boolean_too = true},
 
       {.pointer = "/train/lr_scheduler_kwargs/num_cycles",
        .field = in_kwargs<&SchedulerKwargs::num_cycles>,
-       .description = "Waves of the cosine; one half of a wave unless given. For cosine_with_restarts: how "
-                      "often it falls from the highest learning rate to 0, once unless given.",
+       .description = "Number of cosine waves; one half unless given. For cosine_with_restarts: number of "
+                      "decays from the peak learning rate to 0; one unless given.",
        .of = {"cosine", "cosine_with_restarts", "cosine_with_min_lr", "warmup_stable_decay"},
        .range = {.min = 0, .max = kMaxCount, .min_open = true}},
       {.pointer = "/train/lr_scheduler_kwargs/min_lr",
        .field = in_kwargs<&SchedulerKwargs::min_lr>,
-       .description = "The learning rate at the end; this or min_lr_rate must be given.",
+       .description = "Final learning rate; this or min_lr_rate must be given.",
        .of = {"cosine_with_min_lr"},
        .range = {.min = 0, .max = 1e6}},
       {.pointer = "/train/lr_scheduler_kwargs/min_lr_rate",
        .field = in_kwargs<&SchedulerKwargs::min_lr_rate>,
-       .description = "The same as a part of learning_rate.",
+       .description = "min_lr as a part of learning_rate.",
        .of = {"cosine_with_min_lr"},
        .range = {.min = 0, .max = 1}},
       {.pointer = "/train/lr_scheduler_kwargs/lr_end",
        .field = in_kwargs<&SchedulerKwargs::lr_end>,
-       .description = "The learning rate at the end, lower than learning_rate; 1e-7 unless given.",
+       .description = "Final learning rate, lower than learning_rate; 1e-7 unless given.",
        .of = {"polynomial"},
        .range = {.min = 0, .max = 1e6}},
       {.pointer = "/train/lr_scheduler_kwargs/power",
        .field = in_kwargs<&SchedulerKwargs::power>,
-       .description = "Of what is left of the run; 1 unless given, which is linear.",
+       .description = "Exponent of the decay; 1, which is linear, unless given.",
        .of = {"polynomial"},
        .range = {.min = 0, .max = 1000, .min_open = true}},
       {.pointer = "/train/lr_scheduler_kwargs/timescale",
        .field = in_kwargs<&SchedulerKwargs::timescale>,
-       .description = "The learning rate is its highest times sqrt(timescale / steps), with the steps moved "
-                      "so that the warm-up ends at timescale; as long as the warm-up unless given, or 10000 "
-                      "without one.",
+       .description = "The learning rate is the peak times sqrt(timescale / steps), with steps shifted so "
+                      "that the warm-up ends at timescale; by default the warm-up's length, or 10000 without "
+                      "one.",
        .of = {"inverse_sqrt"},
        .range = kOneOrMore},
       {.pointer = "/train/lr_scheduler_kwargs/num_decay_steps",
        .field = in_kwargs<&SchedulerKwargs::num_decay_steps>,
-       .description = "Steps over which the learning rate falls; must be given.",
+       .description = "Steps over which the learning rate decays; must be given.",
        .of = {"warmup_stable_decay"},
        .range = kZeroOrMore},
       {.pointer = "/train/lr_scheduler_kwargs/num_stable_steps",
        .field = in_kwargs<&SchedulerKwargs::num_stable_steps>,
-       .description = "Steps at the highest learning rate; unless given what warm-up and fall leave of the "
-                      "run.",
+       .description = "Steps at the peak learning rate; by default what warm-up and decay leave of the run.",
        .of = {"warmup_stable_decay"},
        .range = kZeroOrMore},
       {.pointer = "/train/lr_scheduler_kwargs/min_lr_ratio",
        .field = in_kwargs<&SchedulerKwargs::min_lr_ratio>,
-       .description = "Where the warm-up begins and the fall ends, as a part of learning_rate; 0 unless "
-                      "given.",
+       .description = "First and last learning rate, as a fraction of learning_rate; 0 unless given.",
        .of = {"warmup_stable_decay"},
        .range = {.min = 0, .max = 1}},
       {.pointer = "/train/lr_scheduler_kwargs/warmup_type",
        .field = in_kwargs<&SchedulerKwargs::warmup_type>,
-       .description = "How it rises; linear unless given.",
+       .description = "Warm-up curve; linear unless given.",
        .of = {"warmup_stable_decay"},
        .choices = {"linear", "cosine", "1-sqrt"}},
       {.pointer = "/train/lr_scheduler_kwargs/decay_type",
        .field = in_kwargs<&SchedulerKwargs::decay_type>,
-       .description = "How it falls; cosine unless given.",
+       .description = "Decay curve; cosine unless given.",
        .of = {"warmup_stable_decay"},
        .choices = {"linear", "cosine", "1-sqrt"}},
 
       {.pointer = "/recovery/in_memory_checkpoint_steps",
        .field = in<kRecovery, &RecoveryConfig::in_memory_checkpoint_steps>,
        .description =
-           "Every so many steps each worker copies parameters and optimizer state into memory that "
-           "its agent holds, while the next gradient is computed. Where all workers die at once, "
-           "the run goes on from there and reads no checkpoint. Takes twice the memory of "
-           "parameters and optimizer state in each worker, of the host's also where they lie on a "
-           "GPU. 0: never.",
+           "Steps between copies of each worker's parameters and optimizer state into memory that "
+           "its agent holds, made while the next gradient is computed. If all workers die at once, "
+           "the run resumes from there and reads no checkpoint. Takes twice the memory of "
+           "parameters and optimizer state per worker, of the host even if they are on a GPU. 0: "
+           "never.",
        .range = kZeroOrMore},
 
       {.pointer = "/launch/nproc_per_node",
@@ -484,9 +477,8 @@ const std::vector<Option>& table() {
        .spelling = kLanes},
       {.pointer = "/launch/recovery",
        .field = in<kLaunch, &LaunchConfig::recovery>,
-       .description =
-           "After a failure the workers that are left keep what they have trained (memory), or all "
-           "start again from the newest checkpoint (checkpoint); as --recovery.",
+       .description = "After a failure, surviving workers keep their training state (memory), or all restart "
+                      "from the newest checkpoint (checkpoint); as --recovery.",
        .choices = {"memory", "checkpoint"}},
       {.pointer = "/launch/log_dir",
        .field = in<kLaunch, &LaunchConfig::log_dir>,
