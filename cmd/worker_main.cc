@@ -75,12 +75,12 @@ std::unique_ptr<ProcessGroup> meet_peers(const ControlClient::Start& start, Cont
 }
 
 // How this worker's part in a generation ended.
-struct Part {
+struct GenerationPart {
   std::optional<Outcome> outcome;  // none: a peer was lost, or it was told to pause at once
   std::string error;               // how its collective broke; empty if it was told to pause
 };
 
-Part take_part(Replica& replica, const ControlClient::Start& start, ControlClient& agent) {
+GenerationPart take_part(Replica& replica, const ControlClient::Start& start, ControlClient& agent) {
   const control::Start& at = start.place;
   try {
     const std::unique_ptr<ProcessGroup> group = meet_peers(start, agent);
@@ -127,7 +127,7 @@ int train_for(ControlClient& agent, const CudaLaunches& launches) {
     stop_point(StopPoint::kReady);
     const std::optional<ControlClient::Start> start = agent.ready(ready);
     if (!start) break;
-    const Part part = take_part(replica, *start, agent);
+    const GenerationPart part = take_part(replica, *start, agent);
     ready.set_error(part.error);
     if (replica.state.has_values) ready.set_step(replica.state.step);
   }

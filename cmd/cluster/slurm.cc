@@ -29,14 +29,14 @@ std::optional<std::uint32_t> number_in(const ClusterEnvironment& cluster, const 
   return fits ? std::optional(number) : std::nullopt;
 }
 
-struct Step {
+struct SlurmStep {
   int nodes = 1, node = 0;
   int tasks = 1, task = 0, local_task = 0;
   std::vector<std::string> names = {};  // of the nodes
   std::vector<int> tasks_of_nodes = {};
 };
 
-Status read_numbers(const ClusterEnvironment& cluster, const std::string& job, Step* step) {
+Status read_numbers(const ClusterEnvironment& cluster, const std::string& job, SlurmStep* step) {
   const struct {
     const char* name;
     int least;
@@ -61,7 +61,7 @@ Status misread(const ClusterEnvironment& cluster, const std::string& job, const 
       job, std::string(name) + "=" + shown(text_of(cluster, name)) + ": " + list.status().message());
 }
 
-Status read_lists(const ClusterEnvironment& cluster, const std::string& job, Step* step) {
+Status read_lists(const ClusterEnvironment& cluster, const std::string& job, SlurmStep* step) {
   constexpr char kNodes[] = "SLURM_STEP_NODELIST", kTasks[] = "SLURM_STEP_TASKS_PER_NODE";
   auto names = parse_node_list(text_of(cluster, kNodes));
   if (!names.ok()) return misread(cluster, job, kNodes, names);
@@ -77,7 +77,7 @@ std::string counted(const char* name, long number) {
 }
 
 // Slurm itself always agrees with itself; a variable that a user exported may not.
-Status check(const std::string& job, const Step& step) {
+Status check(const std::string& job, const SlurmStep& step) {
   const auto differ = [&](const std::string& one, const std::string& other) {
     return contradiction(job, "its variables contradict each other (" + one + ", " + other + ")");
   };
@@ -107,7 +107,7 @@ std::optional<int> cpus_of_task(const ClusterEnvironment& cluster, int tasks_her
 Found place_in_step(const ClusterEnvironment& cluster, std::uint32_t job_number, std::uint32_t step_number) {
   const std::string id = std::to_string(job_number) + "." + std::to_string(step_number);
   Place place{.job = "Slurm step " + id};
-  Step step;
+  SlurmStep step;
   if (Status status = read_numbers(cluster, place.job, &step); !status.ok()) return status;
   if (Status status = read_lists(cluster, place.job, &step); !status.ok()) return status;
   if (Status status = check(place.job, step); !status.ok()) return status;

@@ -1,8 +1,16 @@
 #include "cmd/commands/job_file_options.h"
 
-#include "cmd/options/values.h"
-
 namespace dtrun::cmd {
+
+Result<NodeCount> nodes_of(const std::optional<Given>& nnodes, const worker::LaunchConfig& launch) {
+  return parse_nodes(nnodes.value_or(Given{.value = launch.nnodes.value_or("1"), .source = "launch.nnodes"}));
+}
+
+Result<int> restarts_of(const std::optional<Given>& max_restarts, const worker::LaunchConfig& launch) {
+  int restarts = launch.max_restarts.value_or(10);
+  const Status status = read_number(max_restarts, &restarts);
+  return status.ok() ? Result<int>(restarts) : status;
+}
 
 std::string value_of(const std::optional<Given>& given, const char* otherwise) {
   return given ? given->value : otherwise;

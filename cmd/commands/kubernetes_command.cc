@@ -17,7 +17,7 @@ namespace {
 constexpr OptionEntry kOptionsOfKubernetes[] = {
     {.name = "image", .placeholder = "IMAGE", .help = "Of the pods, with a tag or digest [must be given]"},
     {.name = "name", .placeholder = "NAME", .help = "Of all objects [the config's file name]"},
-    {.name = "nnodes", .placeholder = "N|MIN:MAX", .help = "Pods, or their range [launch.nnodes, else 1]"},
+    kNodesOption,
     {.name = "gpus", .placeholder = "N", .help = "GPUs of each pod, with a worker for each [0]"},
     {.name = "cpus", .placeholder = "QUANTITY", .help = "Limit of each pod, such as 8 or 500m [none]"},
     {.name = "memory", .placeholder = "QUANTITY", .help = "Limit of each pod, such as 16Gi [none]"},
@@ -25,10 +25,8 @@ constexpr OptionEntry kOptionsOfKubernetes[] = {
      .placeholder = "CLAIM=/PATH[:ro]",
      .help = "Volume and where pods see it; may be repeated [none]",
      .repeats = true},
-    {.name = "max_restarts",
-     .placeholder = "N",
-     .help = "Restarts after failures [launch.max_restarts, else 10]"},
-    {.name = "shutdown_timeout", .placeholder = "SECONDS", .help = "Grace for a pod's workers [110]"},
+    kRestartsOption,
+    kOptionOfLauncher<"shutdown_timeout", "110">,
     kColorOption,
     kHelpOption};
 
@@ -70,15 +68,15 @@ Status read_limits(const KubernetesOptions& options, KubernetesJob* job) {
 
 Status read_options(const KubernetesOptions& options, const worker::LaunchConfig& launch,
                     KubernetesJob* job) {
-  const Given from_config{.value = launch.nnodes.value_or("1"), .source = "launch.nnodes"};
-  const Result<NodeCount> nodes = parse_nodes(options.given("nnodes").value_or(from_config));
+  const Result<NodeCount> nodes = nodes_of(options.given("nnodes"), launch);
   if (!nodes.ok()) return nodes.status();
   job->nodes = nodes.value();
-  job->max_restarts = launch.max_restarts.value_or(10);
+  const Result<int> restarts = restarts_of(options.given("max_restarts"), launch);
+  if (!restarts.ok()) return restarts.status();
+  job->max_restarts = restarts.value();
   job->shutdown_timeout_s = 110;
   Status status = read_image(options, job);
   if (status.ok()) status = read_limits(options, job);
-  if (status.ok()) status = read_number(options.given("max_restarts"), &job->max_restarts);
   if (status.ok()) status = read_number(options.given("shutdown_timeout"), &job->shutdown_timeout_s);
   return status.ok() ? read_volumes(options, job) : status;
 }

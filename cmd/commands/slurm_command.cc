@@ -12,13 +12,11 @@ namespace dtrun::cmd {
 namespace {
 
 constexpr OptionEntry kOptionsOfSlurm[] = {
-    {.name = "nnodes", .placeholder = "N|MIN:MAX", .help = "Nodes, or their range [launch.nnodes, else 1]"},
+    kNodesOption,
     {.name = "gpus", .placeholder = "N", .help = "GPUs of each node, with a worker for each [0]"},
     {.name = "time", .placeholder = "TIME", .help = "Time limit, as sbatch has it [the partition's]"},
     {.name = "partition", .placeholder = "NAME", .help = "Where to run [the cluster's default]"},
-    {.name = "max_restarts",
-     .placeholder = "N",
-     .help = "Restarts after failures [launch.max_restarts, else 10]"},
+    kRestartsOption,
     kColorOption,
     kHelpOption};
 
@@ -33,19 +31,19 @@ int run_slurm(const Invocation& invocation) {
   SlurmJob job{.name = std::filesystem::path(invocation.argument).stem(),
                .time = value_of(options.given("time"), ""),
                .partition = value_of(options.given("partition"), ""),
-               .max_restarts = launch.max_restarts.value_or(10),
                .config = std::filesystem::absolute(invocation.argument),
                .overrides = overrides};
-  const Given from_config{.value = launch.nnodes.value_or("1"), .source = "launch.nnodes"};
-  const Result<NodeCount> nodes = parse_nodes(options.given("nnodes").value_or(from_config));
+  const Result<NodeCount> nodes = nodes_of(options.given("nnodes"), launch);
   if (!nodes.ok()) return fail(nodes.status());
   job.nodes = nodes.value();
+  const Result<int> restarts = restarts_of(options.given("max_restarts"), launch);
+  if (!restarts.ok()) return fail(restarts.status());
+  job.max_restarts = restarts.value();
   if (const auto time = options.given("time"); time && !is_slurm_time(time->value))
     return fail(usage(quoted(*time) +
                       ": expected a time as sbatch has it: MINUTES, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, "
                       "DAYS-HOURS, DAYS-HOURS:MINUTES or DAYS-HOURS:MINUTES:SECONDS"));
-  Status status = read_number(options.given("gpus"), &job.gpus);
-  if (status.ok()) status = read_number(options.given("max_restarts"), &job.max_restarts);
+  const Status status = read_number(options.given("gpus"), &job.gpus);
   return status.ok() ? answer(slurm_script(job)) : fail(status);
 }
 

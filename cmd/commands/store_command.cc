@@ -9,6 +9,7 @@
 #include "agent/system/open_files.h"
 #include "cmd/commands/answer.h"
 #include "cmd/commands/commands.h"
+#include "cmd/options/option_table.h"
 #include "cmd/options/values.h"
 #include "cmd/plan/key_options.h"
 #include "proto/base/ids.h"
@@ -60,9 +61,7 @@ constexpr OptionEntry kOptionsOfStore[] = {
     {.name = "ttl",
      .placeholder = "TIME",
      .help = "With `token`: how long, as 30m, 24h or 7d, by the clock of the store's host [24h]"},
-    {.name = "key_file",
-     .placeholder = "FILE",
-     .help = "The key that agents and `dtrun status` need [as for the launcher]"},
+    kOptionOfLauncher<"key_file", "as for the launcher">,
     {.name = "insecure", .help = "No key and plain text. Anybody who can connect may join"},
     kColorOption,
     kHelpOption};

@@ -71,7 +71,7 @@ Result<std::vector<std::string>> expand_group(std::string_view group) {
   }
 }
 
-struct Parts {
+struct HostWordParts {
   std::string_view name;
   bool address = false;  // an IPv6 address: no groups
   bool has_slots = false;
@@ -79,13 +79,13 @@ struct Parts {
 };
 
 // `word` without its user.
-Result<Parts> take_apart(std::string_view word) {
+Result<HostWordParts> take_apart(std::string_view word) {
   if (word.find("://") != word.npos) {
     return not_a_host("expected a host, not a URL: ports and users of hosts belong in ~/.ssh/config");
   }
   const auto close = word.find(']');
   if (word.starts_with('[') && close != word.npos && word.substr(0, close).find(':') != word.npos) {
-    Parts parts{.name = word.substr(1, close - 1), .address = true};
+    HostWordParts parts{.name = word.substr(1, close - 1), .address = true};
     const auto rest = word.substr(close + 1);
     if (!is_ipv6(parts.name) || (!rest.empty() && rest.front() != ':')) {
       return not_a_host("expected an IPv6 address in brackets, [ADDRESS] or [ADDRESS]:SLOTS");
@@ -94,13 +94,13 @@ Result<Parts> take_apart(std::string_view word) {
     if (parts.has_slots) parts.slots = rest.substr(1);
     return parts;
   }
-  if (is_ipv6(word)) return Parts{.name = word, .address = true};
+  if (is_ipv6(word)) return HostWordParts{.name = word, .address = true};
   const auto colon = word.find(':');
-  if (colon == word.npos) return Parts{.name = word};
+  if (colon == word.npos) return HostWordParts{.name = word};
   if (word.find(':', colon + 1) != word.npos) {
     return not_a_host("expected HOST:SLOTS; an IPv6 address with slots is written [ADDRESS]:SLOTS");
   }
-  return Parts{.name = word.substr(0, colon), .has_slots = true, .slots = word.substr(colon + 1)};
+  return HostWordParts{.name = word.substr(0, colon), .has_slots = true, .slots = word.substr(colon + 1)};
 }
 
 Status check_destination(const std::string& destination) {
@@ -188,7 +188,7 @@ Status HostRoll::add(const Host& host, const std::string& place, int exit_code) 
   const auto name = host.name();
   if (++named_ > kMaxNamed)
     return {exit_code, "hosts are named more than " + std::to_string(kMaxNamed) + " times"};
-  const auto [found, is_new] = by_name_.try_emplace(name, Entry{hosts_.size(), place, host.slots > 0});
+  const auto [found, is_new] = by_name_.try_emplace(name, NamedHost{hosts_.size(), place, host.slots > 0});
   if (is_new) {
     hosts_.push_back(host);
     if (hosts_.size() <= kMaxNodes) return {};

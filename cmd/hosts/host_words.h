@@ -39,14 +39,14 @@ class HostRoll {
   bool empty() const { return hosts_.empty(); }
 
  private:
-  struct Entry {
+  struct NamedHost {
     std::size_t index;  // in hosts_
     std::string place;  // where it was named first
     bool said;          // its slots
   };
 
   std::vector<Host> hosts_;
-  std::unordered_map<std::string, Entry> by_name_;
+  std::unordered_map<std::string, NamedHost> by_name_;
   int named_ = 0;
 };
 

@@ -18,14 +18,14 @@ constexpr std::string_view kAsides[] = {"debug1: ",       "debug2: ",      "debu
                                         "Authenticated ", "Transferred: ", "Bytes per ",    "Warning: ",
                                         "** WARNING: ",   "** This ",      "** The server "};
 
-struct Cause {
+struct KnownMessage {
   std::string_view words;
-  SshFailure::Kind kind;
+  SshFailure::FailureKind kind;
 };
 
 // Messages of OpenSSH (ssh.c, sshconnect.c, kex.c, packet.c, clientloop.c), the most telling first. The
 // message of a jump host's ssh stands before those of ours, which only tell that the connection broke.
-constexpr Cause kCauses[] = {
+constexpr KnownMessage kCauses[] = {
     {"has changed and you have requested strict checking", SshFailure::kChangedHostKey},
     {"REMOTE HOST IDENTIFICATION HAS CHANGED", SshFailure::kChangedHostKey},
     {"REVOKED HOST KEY DETECTED", SshFailure::kChangedHostKey},

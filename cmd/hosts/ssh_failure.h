@@ -10,7 +10,7 @@
 namespace dtrun::cmd {
 
 struct SshFailure {
-  enum Kind {
+  enum FailureKind {
     kRefusedLogin,    // sshd takes no more for now (MaxStartups) or the connection broke: worth another try
     kUnknownHostKey,  // seen for the first time
     kChangedHostKey,  // another one than known_hosts has
@@ -21,7 +21,7 @@ struct SshFailure {
     kNoPlace,         // and none could be brought
     kOther,
   };
-  Kind kind = kOther;
+  FailureKind kind = kOther;
   std::string what;    // one line, the remote shell's own words: "Permission denied (publickey)."
   std::string remedy;  // what to do, one line; empty: nothing that is sure to help
 };

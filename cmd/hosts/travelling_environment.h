@@ -13,12 +13,12 @@ namespace dtrun::cmd {
 
 // A rule of -x or --env_file.
 struct EnvironmentRule {
-  enum Kind {
+  enum Effect {
     kSend,  // the variable as it is here, also one that would stay
     kSet,   // to `value`
     kStay,  // variables that match `name`, a pattern with * and ?, stay here
   };
-  Kind kind = kSend;
+  Effect kind = kSend;
   std::string name;
   std::string value = {};
 

@@ -60,9 +60,10 @@ agent::Descriptor listening_on(int port) {
 }
 
 // One address that is being tried.
-class Attempt {
+class AddressAttempt {
  public:
-  Attempt(const std::string& address, int port, const std::string& nonce) : address_(address), nonce_(nonce) {
+  AddressAttempt(const std::string& address, int port, const std::string& nonce)
+      : address_(address), nonce_(nonce) {
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = AI_NUMERICHOST;
@@ -136,9 +137,9 @@ class Attempt {
 };
 
 // One place that is sought. An earlier address is a better one.
-class Search {
+class AddressSearch {
  public:
-  Search(const ProbeTarget& place, Clock::time_point deadline) : deadline_(deadline) {
+  AddressSearch(const ProbeTarget& place, Clock::time_point deadline) : deadline_(deadline) {
     for (const std::string& address : place.addresses)
       attempts_.emplace_back(address, place.port, place.nonce);
   }
@@ -146,24 +147,24 @@ class Search {
   Clock::time_point deadline() const { return deadline_; }
   bool over(Clock::time_point now) const {
     const auto open =
-        std::ranges::find_if(attempts_, [](const Attempt& a) { return a.under_way() || a.reached(); });
+        std::ranges::find_if(attempts_, [](const AddressAttempt& a) { return a.under_way() || a.reached(); });
     return open == attempts_.end() || open->reached() || now >= deadline_;
   }
   void add_waits(std::vector<pollfd>* entries) const {
-    for (const Attempt& attempt : attempts_) entries->push_back(attempt.waits());
+    for (const AddressAttempt& attempt : attempts_) entries->push_back(attempt.waits());
   }
   // Takes as many entries as it has added; returns the next.
   const pollfd* go_on(const pollfd* entry) {
-    for (Attempt& attempt : attempts_)
+    for (AddressAttempt& attempt : attempts_)
       if (const pollfd& one = *entry++; one.fd >= 0 && one.revents != 0) attempt.go_on();
-    const bool reached = std::ranges::any_of(attempts_, &Attempt::reached);
+    const bool reached = std::ranges::any_of(attempts_, &AddressAttempt::reached);
     if (reached && !std::exchange(reached_one_, true))
       deadline_ = std::min(deadline_, Clock::now() + kForABetterOne);
     return entry;
   }
   ProbeResult result() const {
     ProbeResult result;
-    for (const Attempt& attempt : attempts_) {
+    for (const AddressAttempt& attempt : attempts_) {
       if (!attempt.reached()) result.why_not.push_back(attempt.why_not());
       if (!attempt.reached() || !result.address.empty()) continue;
       result.address = attempt.address();
@@ -173,7 +174,7 @@ class Search {
   }
 
  private:
-  std::vector<Attempt> attempts_;
+  std::vector<AddressAttempt> attempts_;
   Clock::time_point deadline_;
   bool reached_one_ = false;
 };
@@ -206,13 +207,13 @@ void ProbeListener::greet() {
 
 std::vector<ProbeResult> probe_all(const std::vector<ProbeTarget>& places, std::chrono::milliseconds timeout,
                                    ProbeListener* own) {
-  std::vector<Search> searches;
+  std::vector<AddressSearch> searches;
   for (const ProbeTarget& place : places) searches.emplace_back(place, Clock::now() + timeout);
   for (;;) {
     const Clock::time_point now = Clock::now();
     std::vector<pollfd> entries{{.fd = own != nullptr ? own->fd() : -1, .events = POLLIN, .revents = 0}};
     Clock::time_point wake = Clock::time_point::max();
-    for (const Search& search : searches) {
+    for (const AddressSearch& search : searches) {
       if (search.over(now)) continue;
       wake = std::min(wake, search.deadline());
       search.add_waits(&entries);
@@ -222,11 +223,11 @@ std::vector<ProbeResult> probe_all(const std::vector<ProbeTarget>& places, std::
     if (poll(entries.data(), entries.size(), static_cast<int>(left.count()) + 1) < 0 && errno != EINTR) break;
     if (own != nullptr && entries[0].revents != 0) own->greet();
     const pollfd* entry = entries.data() + 1;
-    for (Search& search : searches)
+    for (AddressSearch& search : searches)
       if (!search.over(now)) entry = search.go_on(entry);
   }
   std::vector<ProbeResult> results;
-  for (const Search& search : searches) results.push_back(search.result());
+  for (const AddressSearch& search : searches) results.push_back(search.result());
   return results;
 }
 

@@ -58,10 +58,11 @@ constexpr auto kToLookFor = 5s;
 constexpr std::uint64_t kMostSpooled = 256u << 20;
 
 // The launcher's words one by one, and ours, before the agent's loop takes the line over. Blocking.
-class Line {
+class HandshakeLine {
  public:
   // Takes standard input and output: other reads and writes of this process must not get in between.
-  Line() : in_(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 16)), out_(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 16)) {
+  HandshakeLine()
+      : in_(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 16)), out_(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 16)) {
     const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
     dup2(nothing, STDIN_FILENO);
     close(nothing);
@@ -134,7 +135,7 @@ class Line {
 // Answers the launcher's signs of life while it lives, whatever this thread waits for.
 class Answering {
  public:
-  explicit Answering(const Line& line)
+  explicit Answering(const HandshakeLine& line)
       : stop_(eventfd(0, EFD_CLOEXEC)), thread_([this, &line] { line.answer_until(stop_.get()); }) {}
   ~Answering() {
     const std::uint64_t one = 1;
@@ -316,7 +317,7 @@ FromHost ended(int exit_code) {
 }
 
 // Nothing of ssh is kept, so that its connection can end.
-void leave_line(const Line& line, const SpoolPlace& place) {
+void leave_line(const HandshakeLine& line, const SpoolPlace& place) {
   setsid();
   const int words = open(place.words.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
   dup2(words >= 0 ? words : STDIN_FILENO, STDOUT_FILENO);
@@ -326,7 +327,7 @@ void leave_line(const Line& line, const SpoolPlace& place) {
 }
 
 // The agent that goes on alone. It tells through `begun` whether it has its file.
-[[noreturn]] void run_detached(JobSpec spec, const Line& line, const SpoolPlace& place, int begun) {
+[[noreturn]] void run_detached(JobSpec spec, const HandshakeLine& line, const SpoolPlace& place, int begun) {
   leave_line(line, place);
   Result<SpoolWriter> spool = SpoolWriter::open(place);
   const std::string why = spool.ok() ? "" : spool.status().message();
@@ -340,7 +341,7 @@ void leave_line(const Line& line, const SpoolPlace& place) {
 }
 
 // Two forks: the agent has no parent here, and leads no session that could get a terminal.
-Status detach(const JobSpec& spec, const Line& line, const SpoolPlace& place) {
+Status detach(const JobSpec& spec, const HandshakeLine& line, const SpoolPlace& place) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return errno_status(kExitUnavailable, "cannot make a pipe", errno);
   const agent::Descriptor read_end(ends[0]);
@@ -363,7 +364,7 @@ Status detach(const JobSpec& spec, const Line& line, const SpoolPlace& place) {
   return why.empty() ? Status() : Status(kExitCannotCreate, why);
 }
 
-int run_detached_job(const JobSpec& spec, const Line& line, const SpoolPlace& place) {
+int run_detached_job(const JobSpec& spec, const HandshakeLine& line, const SpoolPlace& place) {
   const Status status = detach(spec, line, place);
   line.say(status.ok() ? begun() : refused(status));
   return status.exit_code();
@@ -385,7 +386,7 @@ int open_input() {
   return fcntl(write_end.get(), F_DUPFD_CLOEXEC, agent::kFirstSpareFd);
 }
 
-int run_job(const Line& line, const launch::Job& job) {
+int run_job(const HandshakeLine& line, const launch::Job& job) {
   Result<NodePlan> plan = [&] {
     const Answering answering(line);
     return plan_host(job);
@@ -424,7 +425,7 @@ int run_host_agent() {
   std::error_code error;
   const auto build = brought_build(std::filesystem::read_symlink("/proc/self/exe", error), own_build());
   const agent::Descriptor kept = build.empty() ? agent::Descriptor() : keep_build(build);
-  const Line line;
+  const HandshakeLine line;
   line.greet();
   line.say(hello());
   if (!build.empty()) remove_old_builds(build);

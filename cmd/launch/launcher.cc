@@ -65,7 +65,7 @@ class Launcher {
 
  private:
   // The facts on one host beside the decided state.
-  struct Line {
+  struct HostConnection {
     std::unique_ptr<RemoteShell> shell;
     launch::Planned planned;
     double clock_ahead = 0;  // of ours, seconds; less than the login took is nothing
@@ -73,7 +73,7 @@ class Launcher {
     bool is_paused = false;  // our output has no reader, or the host is ahead of others
   };
 
-  Line& line(int host) { return lines_[static_cast<std::size_t>(host)]; }
+  HostConnection& line(int host) { return lines_[static_cast<std::size_t>(host)]; }
   const Host& host(int index) const { return plan_.hosts[static_cast<std::size_t>(index)]; }
   const std::string& name(int index) const { return plan_.settings.hosts[static_cast<std::size_t>(index)]; }
 
@@ -123,7 +123,7 @@ class Launcher {
   const std::string build_;
   std::shared_ptr<const std::string> archive_;
   LaunchState state_;
-  std::vector<Line> lines_;
+  std::vector<HostConnection> lines_;
   std::vector<std::unique_ptr<RemoteShell>> retired_;  // may be on the stack: destroyed between two events
   std::deque<LaunchEvent> events_;
   TimeOrder<std::function<void()>> order_;  // messages of a detached job
@@ -555,7 +555,7 @@ void Launcher::show_progress() {
     for (const HostState& one : state_.hosts) here += one.phase >= HostPhase::kPlanning ? 1 : 0;
     bar = "dtrun: " + std::to_string(here) + " of " + std::to_string(lines_.size()) + " hosts answer";
   }
-  for (const Line& one : lines_)
+  for (const HostConnection& one : lines_)
     if (bar.empty()) bar = one.bar;
   console_.set_bar(bar);
 }
@@ -567,7 +567,7 @@ void Launcher::pause_output(bool paused) {
 }
 
 void Launcher::pause_line(int host) {
-  Line& one = line(host);
+  HostConnection& one = line(host);
   const bool paused = congested_ || order_.waiting(static_cast<std::size_t>(host)) > kMostAhead;
   if (one.shell && paused != one.is_paused) one.shell->pause(paused);
   one.is_paused = paused;

@@ -13,16 +13,16 @@ namespace {
 constexpr char kFirstWord[] =
     R"tcsh( 'p@1@`sh -c '"'"'printf "%s\n" @COMMANDS@; ls -1dp "${COMMAND_LINE##* }"* 2>/dev/null'"'"'`@@')tcsh";
 
-struct Words {
+struct TcshWords {
   std::set<std::string> names;  // without dashes before them, of all commands
   std::string values;           // " 'n/--name/(words)/'" for each
 };
 
-void add_choices(const std::string& before, const std::vector<std::string>& choices, Words* words) {
+void add_choices(const std::string& before, const std::vector<std::string>& choices, TcshWords* words) {
   if (!choices.empty()) words->values += " 'n/" + before + "/(" + join(choices, " ") + ")/'";
 }
 
-void add_options(std::span<const OptionEntry> options, Commands commands, Words* words) {
+void add_options(std::span<const OptionEntry> options, Commands commands, TcshWords* words) {
   for (const OptionEntry& option : options) {
     for (const std::string& name : long_spellings(option)) {
       const bool is_new = words->names.insert(name.substr(2)).second;
@@ -34,7 +34,7 @@ void add_options(std::span<const OptionEntry> options, Commands commands, Words*
 }  // namespace
 
 std::string tcsh_script(Commands commands) {
-  Words words;
+  TcshWords words;
   add_options(kOptions, commands, &words);
   for (const Command* command : commands) {
     add_options(command->options, commands, &words);

@@ -11,7 +11,7 @@
 namespace dtrun::cmd {
 namespace {
 
-const Item kUses[] = {
+const PageItem kUses[] = {
     {"dtrun [options] CONFIG.json [key=value ...]", "The built-in trainer"},
     {"dtrun [options] SCRIPT.py [args...]", "A Python script (python3 -u)"},
     {"dtrun [options] -m MODULE [args...]", "A Python module (python3 -u -m)"},
@@ -34,7 +34,7 @@ constexpr char kExamples[] =
     "dtrun --nproc_per_node gpu --log_dir logs train.py --lr 0.1\n"
     "dtrun --nnodes 2 --rdzv_endpoint node0:29400 CONFIG.json   (on both nodes)\n";
 
-const Item kExitCodes[] = {
+const PageItem kExitCodes[] = {
     {"0", "every worker ended with 0"},
     {"a worker's", "the first failure's own, or 128+N for signal N, once restarts are used up"},
     {"64", "wrong command line"},
@@ -68,7 +68,7 @@ constexpr char kConfigExample[] = R"({
 )";
 
 template <typename Items>
-std::vector<Block> blocks(const Items& items) {
+std::vector<PageBlock> blocks(const Items& items) {
   return {std::begin(items), std::end(items)};
 }
 
@@ -82,15 +82,15 @@ std::vector<std::string> paragraphs(const std::string& text) {
   return all;
 }
 
-Item item_of(const OptionEntry& option, Detail detail) {
+PageItem item_of(const OptionEntry& option, Detail detail) {
   std::string term = *option.short_name ? "-" + std::string(option.short_name) + ", " : "";
   term += "--" + std::string(option.name);
   if (!option.is_flag()) term += " " + std::string(option.placeholder);
   return {term, detail == Detail::kShort ? first_clause(option) : option.help};
 }
 
-std::vector<Block> option_items(std::span<const OptionEntry> options) {
-  std::vector<Block> items;
+std::vector<PageBlock> option_items(std::span<const OptionEntry> options) {
+  std::vector<PageBlock> items;
   for (const OptionEntry& option : options) items.emplace_back(item_of(option, Detail::kLong));
   return items;
 }
@@ -107,7 +107,8 @@ std::vector<Section> option_groups(std::span<const OptionEntry> options) {
 
 Section command_list(Commands commands) {
   Section section{.title = "Commands"};
-  for (const Command* command : commands) section.blocks.emplace_back(Item{command->name, command->summary});
+  for (const Command* command : commands)
+    section.blocks.emplace_back(PageItem{command->name, command->summary});
   return section;
 }
 
@@ -134,7 +135,7 @@ Section where_values_come_from() {
 
 std::vector<std::string> description_of(const Command& command) { return paragraphs(command.description); }
 
-Item use_of(const Command& command) {
+PageItem use_of(const Command& command) {
   std::string term = "dtrun " + std::string(command.name) + " [options]";
   if (command.takes_argument()) term += " " + std::string(command.argument);
   if (command.takes_second()) term += " " + std::string(command.second);
@@ -146,7 +147,7 @@ Section reference_of(const Command& command) {
   Section section{.title = use_of(command).term, .level = 2};
   section.blocks.emplace_back(Paragraph{std::string(command.summary) + "."});
   for (std::string& text : description_of(command)) section.blocks.emplace_back(Paragraph{std::move(text)});
-  for (Block& item : option_items(command.options)) section.blocks.push_back(std::move(item));
+  for (PageBlock& item : option_items(command.options)) section.blocks.push_back(std::move(item));
   return section;
 }
 
@@ -230,7 +231,7 @@ Page config_page() {
     const std::string title = path.find('.') == path.npos ? "The top level" : path.substr(0, path.rfind('.'));
     if (page.sections.empty() || page.sections.back().title != title)
       page.sections.push_back({.title = title});
-    page.sections.back().blocks.emplace_back(Item{path, text_of(key)});
+    page.sections.back().blocks.emplace_back(PageItem{path, text_of(key)});
   }
   page.sections.push_back({.title = "Example", .blocks = {Verbatim{kConfigExample}}});
   page.sections.push_back({.title = "See also", .blocks = {Paragraph{"dtrun(1), docs/cli.md"}}});

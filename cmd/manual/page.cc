@@ -68,16 +68,16 @@ void append_row(std::string* out, const std::string& left, const std::string& ri
 
 // The column at which the texts of these items begin: behind the longest term, as far as that leaves room for
 // them.
-std::size_t text_column(const std::vector<Item>& items, std::size_t most) {
+std::size_t text_column(const std::vector<PageItem>& items, std::size_t most) {
   std::size_t column = 0;
-  for (const Item& item : items) column = std::max(column, item.term.size() + 4);
+  for (const PageItem& item : items) column = std::max(column, item.term.size() + 4);
   return std::min(column, most);
 }
 
-std::vector<Item> items_of(const Section& section) {
-  std::vector<Item> items;
-  for (const Block& block : section.blocks) {
-    if (const Item* item = std::get_if<Item>(&block)) items.push_back(*item);
+std::vector<PageItem> items_of(const Section& section) {
+  std::vector<PageItem> items;
+  for (const PageBlock& block : section.blocks) {
+    if (const PageItem* item = std::get_if<PageItem>(&block)) items.push_back(*item);
   }
   return items;
 }
@@ -86,15 +86,16 @@ void append_section(std::string* out, const Section& section, std::size_t term_c
   const std::size_t column = text_column(items_of(section), term_columns);
   if (!section.title.empty()) *out += section.title + ":\n";
   const std::size_t margin = section.title.empty() ? 0 : 2;
-  for (const Block& block : section.blocks) {
-    std::visit(
-        Overloaded{[&](const Item& item) { append_row(out, "  " + item.term, item.text, column, columns); },
-                   [&](const Paragraph& paragraph) {
-                     *out += std::string(margin, ' ');
-                     append_wrapped(out, paragraph.text, margin, margin, columns);
-                   },
-                   [&](const Verbatim& verbatim) { *out += indented(verbatim.text); }},
-        block);
+  for (const PageBlock& block : section.blocks) {
+    std::visit(Overloaded{[&](const PageItem& item) {
+                            append_row(out, "  " + item.term, item.text, column, columns);
+                          },
+                          [&](const Paragraph& paragraph) {
+                            *out += std::string(margin, ' ');
+                            append_wrapped(out, paragraph.text, margin, margin, columns);
+                          },
+                          [&](const Verbatim& verbatim) { *out += indented(verbatim.text); }},
+               block);
   }
 }
 
@@ -121,9 +122,9 @@ std::string roff(const std::string& text) {
   return escaped.starts_with('.') ? "\\&" + escaped : escaped;
 }
 
-std::string roff(const Block& block) {
+std::string roff(const PageBlock& block) {
   return std::visit(
-      Overloaded{[](const Item& item) {
+      Overloaded{[](const PageItem& item) {
                    return (item.text.empty() ? ".PP\n\\fB" : ".TP\n\\fB") + roff(item.term) + "\\fR\n" +
                           (item.text.empty() ? "" : roff(item.text) + "\n");
                  },
@@ -150,8 +151,8 @@ std::string marked_down(const std::string& text) {
   return escaped;
 }
 
-std::string marked_down(const Block& block) {
-  return std::visit(Overloaded{[](const Item& item) {
+std::string marked_down(const PageBlock& block) {
+  return std::visit(Overloaded{[](const PageItem& item) {
                                  std::string out;
                                  append_wrapped(&out,
                                                 "* `" + item.term + "`" + (item.text.empty() ? "" : ": ") +
@@ -169,11 +170,11 @@ std::string marked_down(const Block& block) {
 }
 
 // With an empty line before each block, except inside a list.
-std::string marked_down(const std::vector<Block>& blocks) {
+std::string marked_down(const std::vector<PageBlock>& blocks) {
   std::string text;
   bool in_list = false;
-  for (const Block& block : blocks) {
-    const bool is_item = std::holds_alternative<Item>(block);
+  for (const PageBlock& block : blocks) {
+    const bool is_item = std::holds_alternative<PageItem>(block);
     text += (in_list && is_item ? "" : "\n") + marked_down(block);
     in_list = is_item;
   }
@@ -194,7 +195,7 @@ std::string as_text(const Page& page, int columns) {
   const std::size_t term_columns = std::max<std::size_t>(page.term_columns, width >= 100 ? 34 : 0);
   if (!page.usage.empty()) text += "\nUsage:\n";
   const std::size_t column = text_column(page.usage, 48);
-  for (const Item& use : page.usage) append_row(&text, "  " + use.term, use.text, column, width);
+  for (const PageItem& use : page.usage) append_row(&text, "  " + use.term, use.text, column, width);
   for (const Section& section : page.sections) {
     if (section.blocks.empty()) continue;
     text += '\n';
@@ -211,13 +212,13 @@ std::string as_man(const Page& page, const std::string& version) {
                      (page.man_section == 1 ? "User Commands" : "File Formats") + "\"\n.SH NAME\n" +
                      page.name + " \\- " + roff(summary) + "\n";
   if (!page.usage.empty()) text += ".SH SYNOPSIS\n";
-  for (const Item& use : page.usage) text += roff(Block(use));
+  for (const PageItem& use : page.usage) text += roff(PageBlock(use));
   if (!page.description.empty()) text += ".SH DESCRIPTION\n";
-  for (const std::string& paragraph : page.description) text += roff(Block(Paragraph{paragraph}));
+  for (const std::string& paragraph : page.description) text += roff(PageBlock(Paragraph{paragraph}));
   for (const Section& section : page.sections) {
     text += section.level == 1 ? ".SH " + roff(capitals(section.title)) : ".SS " + roff(section.title);
     text += '\n';
-    for (const Block& block : section.blocks) text += roff(block);
+    for (const PageBlock& block : section.blocks) text += roff(block);
   }
   return text;
 }
@@ -227,9 +228,9 @@ std::string as_markdown(const Page& page) {
       "<!-- Made by scripts/docs from the tables in the sources; edit those. -->\n# " + page.name + "\n\n";
   append_wrapped(&text, marked_down(page.summary + "."), 0, 0, kMarkdownWidth);
   for (const std::string& paragraph : page.description)
-    text += "\n" + marked_down(Block(Paragraph{paragraph}));
+    text += "\n" + marked_down(PageBlock(Paragraph{paragraph}));
   if (!page.usage.empty())
-    text += "\n## Usage\n" + marked_down(std::vector<Block>(page.usage.begin(), page.usage.end()));
+    text += "\n## Usage\n" + marked_down(std::vector<PageBlock>(page.usage.begin(), page.usage.end()));
   for (const Section& section : page.sections) {
     text += (section.level == 1 ? "\n## " : "\n### ") + marked_down(section.title) + "\n" +
             marked_down(section.blocks);

@@ -7,7 +7,7 @@
 
 namespace dtrun::cmd {
 
-struct Item {
+struct PageItem {
   std::string term, text;
 };
 struct Paragraph {
@@ -16,19 +16,19 @@ struct Paragraph {
 struct Verbatim {
   std::string text;  // lines that stay as they are
 };
-using Block = std::variant<Item, Paragraph, Verbatim>;
+using PageBlock = std::variant<PageItem, Paragraph, Verbatim>;
 
 struct Section {
   std::string title;
-  int level = 1;                   // 2: belongs to the section of level 1 before it
-  std::vector<Block> blocks = {};  // none: only a title, which a terminal does without
+  int level = 1;                       // 2: belongs to the section of level 1 before it
+  std::vector<PageBlock> blocks = {};  // none: only a title, which a terminal does without
 };
 
 struct Page {
   std::string name;     // "dtrun", "dtrun store", "dtrun-config"
   int man_section = 1;  // 1: programs, 5: files
   std::string summary;  // one line, no full stop
-  std::vector<Item> usage = {};
+  std::vector<PageItem> usage = {};
   std::vector<std::string> description = {};  // paragraphs
   std::vector<Section> sections = {};
   std::size_t term_columns = 28;  // of a terminal's 80, at most, before the texts of items

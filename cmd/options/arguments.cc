@@ -68,7 +68,7 @@ std::vector<std::string> begun_by(const std::string& beginning, std::vector<std:
 }
 
 // An argument such as "--nnodes=2", "-m" or "-r3", parsed.
-struct Word {
+struct OptionWord {
   const CLI::Option* option = nullptr;
   std::string name;  // as CLI11 knows it
   std::optional<std::string> value;
@@ -86,7 +86,7 @@ class Reader {
     while (count_ < arguments_.size()) {
       const std::string& argument = arguments_[count_];
       if (argument == "--" || argument.size() < 2 || argument[0] != '-') break;
-      Result<Word> word = argument[1] == '-' ? long_word(argument) : short_word(argument);
+      Result<OptionWord> word = argument[1] == '-' ? long_word(argument) : short_word(argument);
       if (!word.ok()) return word.status();
       ++count_;
       const Status status = takes_value(*word.value().option) ? take_option(argument, word.value())
@@ -116,24 +116,24 @@ class Reader {
     return Status(kExitUsage, name + " is the beginning of several options: " + join(all));
   }
 
-  Result<Word> short_word(const std::string& argument) const {
-    Word word{app_.get_option_no_throw(argument.substr(0, 2)), argument.substr(0, 2), std::nullopt};
+  Result<OptionWord> short_word(const std::string& argument) const {
+    OptionWord word{app_.get_option_no_throw(argument.substr(0, 2)), argument.substr(0, 2), std::nullopt};
     if (argument.size() > 2) word.value = argument.substr(2);
     if (word.option == nullptr || (word.value && !takes_value(*word.option))) return unknown_option(argument);
     return word;
   }
 
-  Result<Word> long_word(const std::string& argument) const {
+  Result<OptionWord> long_word(const std::string& argument) const {
     const std::size_t equals = argument.find('=');
     Result<std::string> name = whole_name(argument.substr(0, equals));
     if (!name.ok()) return name.status();
-    Word word{app_.get_option_no_throw(name.value()), name.value(), std::nullopt};
+    OptionWord word{app_.get_option_no_throw(name.value()), name.value(), std::nullopt};
     if (equals != std::string::npos) word.value = argument.substr(equals + 1);
     return word;
   }
 
   // CLI11 takes "--name=" for a name without a value, so the two go apart.
-  Status take_option(const std::string& argument, const Word& word) {
+  Status take_option(const std::string& argument, const OptionWord& word) {
     std::string value = word.value.value_or("");
     if (!word.value) {
       if (count_ == arguments_.size() || arguments_[count_] == "--") {
@@ -146,7 +146,7 @@ class Reader {
     return {};
   }
 
-  Status take_flag(const std::string& argument, const Word& word) {
+  Status take_flag(const std::string& argument, const OptionWord& word) {
     const std::optional<bool> on = word.value ? flag_value(*word.value) : true;
     if (!on) return Status(kExitUsage, argument + ": expected 1 or 0");
     words_.push_back(word.name + (*on ? "" : "=false"));

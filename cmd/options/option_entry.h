@@ -42,8 +42,9 @@ template <const auto& Table>
 class NameIn {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor): a literal is a name
-  consteval NameIn(const char* name) : text_(entry_of(name).name) {}
-  constexpr const char* text() const { return text_; }
+  consteval NameIn(const char* name) : entry_(&entry_of(name)) {}
+  constexpr const char* text() const { return entry_->name; }
+  constexpr const OptionEntry& entry() const { return *entry_; }
 
  private:
   static consteval const OptionEntry& entry_of(std::string_view name) {
@@ -52,7 +53,7 @@ class NameIn {
     throw "no option of this table has this name";
   }
 
-  const char* text_;
+  const OptionEntry* entry_;
 };
 
 }  // namespace dtrun::cmd

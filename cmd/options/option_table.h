@@ -2,7 +2,11 @@
 // gives the values their meaning. A name that is not here does not compile there.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "cmd/options/given.h"
 #include "cmd/options/option_entry.h"
@@ -358,6 +362,34 @@ inline constexpr OptionEntry kOptions[] = {
 };
 
 using OptionName = NameIn<kOptions>;
+
+template <std::size_t Size>
+struct Literal {
+  // NOLINTNEXTLINE(google-explicit-constructor): stands for a literal among a template's arguments
+  consteval Literal(const char (&literal)[Size]) { std::ranges::copy(literal, text); }
+  char text[Size];
+};
+
+// The help of the launcher's option up to its default, then this one in brackets.
+template <Literal Name, Literal Default>
+struct HelpWithDefault {
+  static constexpr std::string_view kHelp = OptionName(Name.text).entry().help;
+  static constexpr std::string_view kBefore = kHelp.substr(0, kHelp.rfind(" ["));
+  static constexpr auto kText = [] {
+    std::array<char, kBefore.size() + sizeof Default.text + 3> text{};
+    char* end = std::ranges::copy(kBefore, text.data()).out;
+    end = std::ranges::copy(std::string_view(" ["), end).out;
+    end = std::ranges::copy(std::string_view(Default.text), end).out;
+    *end = ']';
+    return text;
+  }();
+};
+
+// The launcher's option as a subcommand takes it: with the same words, and a default of its own.
+template <Literal Name, Literal Default>
+inline constexpr OptionEntry kOptionOfLauncher{.name = OptionName(Name.text).text(),
+                                               .placeholder = OptionName(Name.text).entry().placeholder,
+                                               .help = HelpWithDefault<Name, Default>::kText.data()};
 
 // Every option is also read from the variable of its name behind each of these; the first that is set wins.
 inline constexpr const char* kVariablePrefixes[] = {"DTRUN_", "PET_"};

@@ -57,10 +57,10 @@ struct Draft {
 };
 
 // Fills in some of the spec; the first failure ends the planning.
-using Part = Status (*)(Draft&);
+using PlanPart = Status (*)(Draft&);
 
-inline Status run_parts(Draft& draft, std::initializer_list<Part> parts) {
-  for (Part part : parts) {
+inline Status run_parts(Draft& draft, std::initializer_list<PlanPart> parts) {
+  for (PlanPart part : parts) {
     if (Status status = part(draft); !status.ok()) return status;
   }
   return {};

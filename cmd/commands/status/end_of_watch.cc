@@ -13,14 +13,14 @@ constexpr std::chrono::seconds kPatience{10};
 
 std::optional<Status> EndOfWatch::see(const Observation& look, Time now) {
   switch (look.found) {
-    case Observation::Found::kOver:
+    case Observation::Finding::kOver:
       return Status(exit_status_ ? look.exit_code : kExitOk, "");
-    case Observation::Found::kRun:
+    case Observation::Finding::kRun:
       seen_ = true;
       missed_since_.reset();
       return std::nullopt;
-    case Observation::Found::kNoSuchRun:
-    case Observation::Found::kNoAnswer:
+    case Observation::Finding::kNoSuchRun:
+    case Observation::Finding::kNoAnswer:
       break;
   }
   if (!seen_) return unknown(look);
@@ -30,7 +30,7 @@ std::optional<Status> EndOfWatch::see(const Observation& look, Time now) {
 }
 
 Status EndOfWatch::unknown(const Observation& look) const {
-  if (look.found == Observation::Found::kNoAnswer) return Status(kExitUnavailable, look.why);
+  if (look.found == Observation::Finding::kNoAnswer) return Status(kExitUnavailable, look.why);
   return Status(kExitUnavailable, "no run " + run_id_ + " at " + where_ +
                                       ": it has not begun, or is over and forgotten (dtrun status "
                                       "--rdzv_endpoint " +
@@ -38,7 +38,7 @@ Status EndOfWatch::unknown(const Observation& look) const {
 }
 
 Status EndOfWatch::lost(const Observation& look) const {
-  const std::string gone = look.found == Observation::Found::kNoAnswer
+  const std::string gone = look.found == Observation::Finding::kNoAnswer
                                ? "the coordinator of run " + run_id_ + " at " + where_ + " is gone"
                                : "run " + run_id_ + " is no longer known at " + where_;
   return Status(kExitUnavailable, gone +

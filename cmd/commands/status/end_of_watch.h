@@ -12,8 +12,8 @@ namespace dtrun::cmd {
 
 // The finding of one look.
 struct Observation {
-  enum class Found { kRun, kOver, kNoSuchRun, kNoAnswer };
-  Found found = Found::kNoAnswer;
+  enum class Finding { kRun, kOver, kNoSuchRun, kNoAnswer };
+  Finding found = Finding::kNoAnswer;
   int exit_code = 0;  // kOver: the run's
   std::string why;    // kNoAnswer
 };

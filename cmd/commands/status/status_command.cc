@@ -13,6 +13,7 @@
 #include "cmd/commands/status/status_text.h"
 #include "cmd/commands/status/status_view.h"
 #include "cmd/commands/status/watch_run.h"
+#include "cmd/options/option_table.h"
 #include "cmd/options/values.h"
 #include "cmd/plan/key_options.h"
 #include "proto/core/contract.h"
@@ -32,19 +33,19 @@ constexpr int kEndsShown = 5;
 using rendezvous::v1::RunStatus;
 
 // The endpoint to ask, and the way to ask it.
-struct Place {
+struct CoordinatorAddress {
   Endpoint endpoint;
   bool wants_key = true;
   std::string own_key = {};  // the job's alone; empty: the asker's will do
 };
 
 struct LocalEnd {
-  Place place;    // of its coordinator, which may be gone
-  double at = 0;  // seconds since 1970
+  CoordinatorAddress address;  // of its coordinator, which may be gone
+  double at = 0;               // seconds since 1970
   RunStatus run;
 };
 
-struct Question {
+struct StatusQuestion {
   std::string endpoint;  // as given; empty: the jobs of this user on this host
   std::string run_id;    // empty: all
   bool json = false;
@@ -58,27 +59,29 @@ std::string text_of(const Endpoint& endpoint) {
 }
 
 // Several agents of one host may take part in one job.
-std::vector<Place> local_places(const std::string& run_id) {
-  std::vector<Place> places;
+std::vector<CoordinatorAddress> local_addresses(const std::string& run_id) {
+  std::vector<CoordinatorAddress> addresses;
   std::set<std::string> seen;
   for (const agent::RegisteredJob& job : agent::registered_jobs(agent::registry_folder())) {
     const Endpoint endpoint{job.host, job.port};
     const bool wanted = run_id.empty() || job.run_id == run_id;
-    if (wanted && seen.insert(text_of(endpoint)).second) places.push_back({endpoint, job.has_key, job.key});
+    if (wanted && seen.insert(text_of(endpoint)).second)
+      addresses.push_back({endpoint, job.has_key, job.key});
   }
-  return places;
+  return addresses;
 }
 
-Result<std::vector<Place>> places_of(const Question& question) {
-  if (question.endpoint.empty()) return local_places(question.run_id);
-  if (rendezvous::unix_path(question.endpoint)) return std::vector<Place>{{{question.endpoint, 0}, false}};
+Result<std::vector<CoordinatorAddress>> addresses_of(const StatusQuestion& question) {
+  if (question.endpoint.empty()) return local_addresses(question.run_id);
+  if (rendezvous::unix_path(question.endpoint))
+    return std::vector<CoordinatorAddress>{{{question.endpoint, 0}, false}};
   Result<std::vector<Endpoint>> endpoints =
       parse_endpoints({question.endpoint, "--rdzv_endpoint"}, kDefaultPort);
   if (!endpoints.ok()) return endpoints.status();
   std::vector<std::string> hosts;
   for (const Endpoint& one : endpoints.value()) hosts.push_back(one.host);
   const Endpoint endpoint{rendezvous::list_text(hosts), endpoints.value().front().port};
-  if (endpoint.port > 0) return std::vector<Place>{{endpoint}};
+  if (endpoint.port > 0) return std::vector<CoordinatorAddress>{{endpoint}};
   return usage("--rdzv_endpoint=" + question.endpoint + ": expected a port from 1 to 65535");
 }
 
@@ -101,7 +104,7 @@ RunStatus status_of(const agent::EndedJob& end) {
 }
 
 // The runs that agents of this host knew to end, and whose coordinators may be gone.
-std::vector<LocalEnd> local_ends(const Question& question) {
+std::vector<LocalEnd> local_ends(const StatusQuestion& question) {
   std::vector<LocalEnd> ends;
   for (const agent::EndedJob& end : agent::ended_jobs(agent::registry_folder(), agent::wall_seconds())) {
     const Endpoint endpoint{end.job.host, end.job.port};
@@ -112,7 +115,7 @@ std::vector<LocalEnd> local_ends(const Question& question) {
   return ends;
 }
 
-struct Answer {
+struct RunsAnswer {
   std::string text;
   nlohmann::ordered_json runs = nlohmann::ordered_json::array();
   std::set<std::string> run_ids;
@@ -126,16 +129,17 @@ struct Answer {
   }
 };
 
-std::optional<rendezvous::Credential> key_for(const Place& place, const Question& question) {
-  if (place.own_key.empty()) return place.wants_key ? question.key : std::nullopt;
-  const auto own = rendezvous::Credential::parse(place.own_key, "the job's entry");
+std::optional<rendezvous::Credential> key_for(const CoordinatorAddress& address,
+                                              const StatusQuestion& question) {
+  if (address.own_key.empty()) return address.wants_key ? question.key : std::nullopt;
+  const auto own = rendezvous::Credential::parse(address.own_key, "the job's entry");
   return own.ok() ? std::optional(own.value()) : std::nullopt;
 }
 
-void ask(const Place& place, const Question& question, Answer* answer) {
-  const Endpoint& endpoint = place.endpoint;
+void ask(const CoordinatorAddress& address, const StatusQuestion& question, RunsAnswer* answer) {
+  const Endpoint& endpoint = address.endpoint;
   const auto reply = rendezvous::fetch_status(endpoint.host, endpoint.port, question.run_id, kTimeout,
-                                              key_for(place, question));
+                                              key_for(address, question));
   if (!reply.ok()) {
     answer->failure = reply.status();
     if (reply.status().exit_code() == kExitNoPermission) answer->locked += reply.status().message() + "\n";
@@ -144,22 +148,22 @@ void ask(const Place& place, const Question& question, Answer* answer) {
   for (const RunStatus& run : reply.value().runs()) answer->add(run, text_of(endpoint));
 }
 
-std::string nothing(const Question& question) {
+std::string nothing(const StatusQuestion& question) {
   const std::string run = question.run_id.empty() ? "no run" : "no run " + question.run_id;
   if (!question.endpoint.empty()) return run + " at " + question.endpoint;
   return run + " of this user on this host; elsewhere: --rdzv_endpoint HOST[:PORT]";
 }
 
-Answer ask_all(const Question& question) {
-  const Result<std::vector<Place>> places = places_of(question);
-  Answer answer;
-  if (!places.ok()) answer.failure = places.status();
-  if (places.ok())
-    for (const Place& place : places.value()) ask(place, question, &answer);
+RunsAnswer ask_all(const StatusQuestion& question) {
+  const Result<std::vector<CoordinatorAddress>> addresses = addresses_of(question);
+  RunsAnswer answer;
+  if (!addresses.ok()) answer.failure = addresses.status();
+  if (addresses.ok())
+    for (const CoordinatorAddress& address : addresses.value()) ask(address, question, &answer);
   int ends = 0;
   for (const LocalEnd& end : local_ends(question)) {
     if (answer.run_ids.contains(end.run.run_id())) continue;
-    answer.add(end.run, text_of(end.place.endpoint), ++ends <= kEndsShown);
+    answer.add(end.run, text_of(end.address.endpoint), ++ends <= kEndsShown);
   }
   if (ends > kEndsShown)
     answer.text += "\nand " + std::to_string(ends - kEndsShown) +
@@ -175,17 +179,17 @@ Answer ask_all(const Question& question) {
   return answer;
 }
 
-int show_once(const Question& question) {
-  const Answer answer = ask_all(question);
+int show_once(const StatusQuestion& question) {
+  const RunsAnswer answer = ask_all(question);
   if (!answer.failure.ok()) return fail(answer.failure);
   return cmd::answer(question.json ? json_text(answer.runs) : answer.text);
 }
 
 // Shows all runs until interrupted. A failed look does not end it: the next one may work.
-int keep_showing(const Question& question) {
+int keep_showing(const StatusQuestion& question) {
   StatusView view(question.json, isatty(STDOUT_FILENO) != 0);
   for (;; std::this_thread::sleep_for(1s)) {
-    const Answer answer = ask_all(question);
+    const RunsAnswer answer = ask_all(question);
     if (answer.failure.exit_code() == kExitUsage) return fail(answer.failure);
     std::string lines;
     for (const auto& run : answer.runs) lines += json_line(run);
@@ -195,7 +199,7 @@ int keep_showing(const Question& question) {
 }
 
 // For a readiness probe, in a pod that may not reach the coordinator: by the agents' own entries alone.
-int tell_ready(const Question& question) {
+int tell_ready(const StatusQuestion& question) {
   std::string waiting;
   for (const agent::RegisteredJob& job : agent::registered_jobs(agent::registry_folder())) {
     if (!question.run_id.empty() && job.run_id != question.run_id) continue;
@@ -205,32 +209,32 @@ int tell_ready(const Question& question) {
   return fail(Status(kExitUnavailable, waiting.empty() ? nothing(question) : waiting));
 }
 
-// The one place that may have the named run.
-Result<Place> place_of_run(const Question& question) {
-  Result<std::vector<Place>> places = places_of(question);
-  if (!places.ok()) return places.status();
-  if (places.value().empty()) {
+// The one address that may have the named run.
+Result<CoordinatorAddress> address_of_run(const StatusQuestion& question) {
+  Result<std::vector<CoordinatorAddress>> addresses = addresses_of(question);
+  if (!addresses.ok()) return addresses.status();
+  if (addresses.value().empty()) {
     const std::vector<LocalEnd> ends = local_ends(question);
     if (ends.empty()) return Status(kExitUnavailable, nothing(question));
-    return ends.front().place;
+    return ends.front().address;
   }
-  if (places.value().size() == 1) return places.value().front();
+  if (addresses.value().size() == 1) return addresses.value().front();
   std::string where;
-  for (const Place& place : places.value()) where += " " + text_of(place.endpoint);
+  for (const CoordinatorAddress& address : addresses.value()) where += " " + text_of(address.endpoint);
   return usage("several runs " + question.run_id + " on this host; name one with --rdzv_endpoint:" + where);
 }
 
-int watch_named(const Question& question) {
-  const Result<Place> place = place_of_run(question);
-  if (!place.ok()) return fail(place.status());
-  const Endpoint& endpoint = place.value().endpoint;
+int watch_named(const StatusQuestion& question) {
+  const Result<CoordinatorAddress> address = address_of_run(question);
+  if (!address.ok()) return fail(address.status());
+  const Endpoint& endpoint = address.value().endpoint;
   const auto left_word = [&question](double since) -> std::optional<RunStatus> {
     for (LocalEnd& end : local_ends(question))
       if (end.at >= since) return std::move(end.run);
     return std::nullopt;
   };
   return watch_run({endpoint, text_of(endpoint), question.run_id, question.json, question.exit_status,
-                    left_word, key_for(place.value(), question)});
+                    left_word, key_for(address.value(), question)});
 }
 
 constexpr OptionEntry kOptionsOfStatus[] = {
@@ -238,7 +242,7 @@ constexpr OptionEntry kOptionsOfStatus[] = {
      .placeholder = "HOST[:PORT]",
      .help = "One HOST, or HOST,HOST,HOST [this host's jobs]"},
     {.name = "rdzv_id", .placeholder = "ID", .help = "Only this run, as RUN_ID [all]"},
-    {.name = "key_file", .placeholder = "FILE", .help = "The job's key [as for the launcher]"},
+    kOptionOfLauncher<"key_file", "as for the launcher">,
     {.name = "insecure", .help = "Ask a coordinator that has no key, in plain text"},
     {.name = "json", .help = "A JSON array with an object for each run; with --watch an object a line"},
     {.name = "watch", .help = "Ask again every second: one run until it is over, all runs until interrupted"},
@@ -251,11 +255,11 @@ std::string value_of(const std::optional<Given>& given) { return given ? given->
 
 int run_status(const Invocation& invocation) {
   const Values<kOptionsOfStatus> options{invocation.values};
-  Question question{.endpoint = value_of(options.given("rdzv_endpoint")),
-                    .run_id = value_of(options.given("rdzv_id")),
-                    .json = options.flag("json"),
-                    .watch = options.flag("watch"),
-                    .exit_status = options.flag("exit_status")};
+  StatusQuestion question{.endpoint = value_of(options.given("rdzv_endpoint")),
+                          .run_id = value_of(options.given("rdzv_id")),
+                          .json = options.flag("json"),
+                          .watch = options.flag("watch"),
+                          .exit_status = options.flag("exit_status")};
   if (!invocation.argument.empty()) question.run_id = invocation.argument;
   if (options.flag("ready")) return tell_ready(question);
   const Endpoint anywhere{.host = "*"};

@@ -82,9 +82,9 @@ std::string progress_line(const TrainingProgress& progress) {
 
 constexpr std::size_t kColumns = 79;  // of a line, as far as a table can be made to fit
 
-using Row = std::array<std::string, 5>;  // all but the pids
+using NodeRow = std::array<std::string, 5>;  // all but the pids
 
-Row row_of(const MemberStatus& member) {
+NodeRow row_of(const MemberStatus& member) {
   const bool seated = member.group_rank() >= 0;
   const int last = member.first_rank() + member.nproc() - 1;
   std::string ranks = "-";
@@ -111,10 +111,10 @@ std::string pids_of(const MemberStatus& member, std::size_t indent) {
 }
 
 std::string table(const RunStatus& run) {
-  std::vector<Row> rows{{"node", "host", "ranks", "state", "heartbeat"}};
+  std::vector<NodeRow> rows{{"node", "host", "ranks", "state", "heartbeat"}};
   for (const MemberStatus& member : run.members()) rows.push_back(row_of(member));
   std::array<std::size_t, 5> width{};
-  for (const Row& row : rows)
+  for (const NodeRow& row : rows)
     for (std::size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
   std::string text;
   for (std::size_t r = 0; r < rows.size(); ++r) {

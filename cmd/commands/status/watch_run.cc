@@ -34,7 +34,7 @@ class Watcher {
       const Observation look = look_once();
       if (const auto end = watch_.see(look, std::chrono::steady_clock::now())) return fail(*end);
       if (const int code = show(look); code != kExitOk) return code;
-      if (look.found == Observation::Found::kRun && end_->broken()) listen();
+      if (look.found == Observation::Finding::kRun && end_->broken()) listen();
       (void)end_->wait_for(kEvery);
     }
   }
@@ -52,9 +52,9 @@ class Watcher {
     if (!run_) look = ask();
     if (!run_) run_ = end_->wait_for(kLastWord);
     if (run_)
-      look = {run_->phase() == RunStatus::OVER ? Observation::Found::kOver : Observation::Found::kRun,
+      look = {run_->phase() == RunStatus::OVER ? Observation::Finding::kOver : Observation::Finding::kRun,
               run_->exit_code(), ""};
-    if (look.found == Observation::Found::kOver) (void)show(look);
+    if (look.found == Observation::Finding::kOver) (void)show(look);
     return look;
   }
 
@@ -67,8 +67,8 @@ class Watcher {
     } else {
       run_ = watched_.left_word(seen_at_);
     }
-    if (!reply.ok()) return {Observation::Found::kNoAnswer, 0, reply.status().message()};
-    return {Observation::Found::kNoSuchRun, 0, ""};
+    if (!reply.ok()) return {Observation::Finding::kNoAnswer, 0, reply.status().message()};
+    return {Observation::Finding::kNoSuchRun, 0, ""};
   }
 
   // A missing run is reported once, and again only after it was back.
@@ -79,7 +79,7 @@ class Watcher {
                         json_line(status_json(*run_, watched_.where)));
     }
     if (std::exchange(missing_, true)) return kExitOk;
-    const std::string what = look.found == Observation::Found::kNoAnswer
+    const std::string what = look.found == Observation::Finding::kNoAnswer
                                  ? look.why
                                  : "no run " + watched_.run_id + " at " + watched_.where;
     return view_.show(Status(kExitUnavailable, what + "; waiting for it to be back"));

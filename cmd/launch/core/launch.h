@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <variant>
@@ -197,6 +198,9 @@ using LaunchAction = std::variant<launch_action::Dial, launch_action::SendJob, l
                                   launch_action::TellBegin, launch_action::PassSignal, launch_action::HangUp,
                                   launch_action::Say, launch_action::TellCheck, launch_action::Remember,
                                   launch_action::TellDetached, launch_action::Finish>;
+
+// The hosts that are in one of these phases, in their order.
+std::vector<int> hosts_in(const LaunchState& state, std::initializer_list<HostPhase> phases);
 
 LaunchState initial_launch(const LaunchSettings& settings);
 

@@ -19,7 +19,7 @@ class TimeOrder {
 
   // In the host's order. `time` in seconds; nothing: as the one before it. `bytes`: that it holds.
   void add(std::size_t host, std::optional<double> time, std::size_t bytes, Item item) {
-    Host& from = hosts_[host];
+    HostItems& from = hosts_[host];
     from.last = std::max(from.last, time.value_or(from.last));
     from.waiting += bytes;
     from.items.push_back({from.last, bytes, std::move(item)});
@@ -37,8 +37,8 @@ class TimeOrder {
     if (behind_ > 0 || fronts_.empty()) return std::nullopt;
     const std::size_t host = fronts_.begin()->second;
     fronts_.erase(fronts_.begin());
-    Host& from = hosts_[host];
-    Entry entry = std::move(from.items.front());
+    HostItems& from = hosts_[host];
+    TimedItem entry = std::move(from.items.front());
     from.items.pop_front();
     from.waiting -= entry.bytes;
     if (!from.items.empty())
@@ -52,13 +52,13 @@ class TimeOrder {
   std::size_t waiting(std::size_t host) const { return hosts_[host].waiting; }
 
  private:
-  struct Entry {
+  struct TimedItem {
     double time;
     std::size_t bytes;
     Item item;
   };
-  struct Host {
-    std::deque<Entry> items = {};
+  struct HostItems {
+    std::deque<TimedItem> items = {};
     double last = 0;
     std::size_t waiting = 0;
     bool up_to_date = false;
@@ -69,7 +69,7 @@ class TimeOrder {
     if (!hosts_[host].up_to_date) --behind_;
   }
 
-  std::vector<Host> hosts_;
+  std::vector<HostItems> hosts_;
   std::set<std::pair<double, std::size_t>> fronts_;  // (time, host) of each one's first item
   std::size_t behind_;  // hosts that are not up to date and have no item: theirs may be the earliest
 };

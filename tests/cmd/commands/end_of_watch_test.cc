@@ -4,7 +4,7 @@
 
 using namespace dtrun;
 using namespace dtrun::cmd;
-using Found = Observation::Found;
+using Finding = Observation::Finding;
 
 namespace {
 
@@ -12,8 +12,8 @@ namespace {
 struct Watched {
   EndOfWatch watch{"job7", "h:1", true};
 
-  std::optional<Status> see(Found found, int at, int exit_code = 0) {
-    const Observation look{found, exit_code, found == Found::kNoAnswer ? "no coordinator at h:1" : ""};
+  std::optional<Status> see(Finding found, int at, int exit_code = 0) {
+    const Observation look{found, exit_code, found == Finding::kNoAnswer ? "no coordinator at h:1" : ""};
     return watch.see(look, EndOfWatch::Time(std::chrono::seconds(at)));
   }
 };
@@ -22,39 +22,40 @@ struct Watched {
 
 TEST_CASE("a watch goes on until its run is over, and ends with the run's exit code where that is wanted") {
   Watched watched;
-  CHECK_FALSE(watched.see(Found::kRun, 0));
-  CHECK_FALSE(watched.see(Found::kRun, 100000));
-  CHECK(watched.see(Found::kOver, 100001, 137)->exit_code() == 137);
-  CHECK(watched.see(Found::kOver, 100001, 137)->message() == "");
-  CHECK(watched.see(Found::kOver, 100001, 0)->exit_code() == 0);
+  CHECK_FALSE(watched.see(Finding::kRun, 0));
+  CHECK_FALSE(watched.see(Finding::kRun, 100000));
+  CHECK(watched.see(Finding::kOver, 100001, 137)->exit_code() == 137);
+  CHECK(watched.see(Finding::kOver, 100001, 137)->message() == "");
+  CHECK(watched.see(Finding::kOver, 100001, 0)->exit_code() == 0);
   EndOfWatch plain("job7", "h:1", false);
-  CHECK(plain.see({Found::kOver, 137, ""}, {})->exit_code() == 0);
+  CHECK(plain.see({Finding::kOver, 137, ""}, {})->exit_code() == 0);
 }
 
 TEST_CASE("a run that nobody knows of is refused at once, with the way to find it") {
-  const auto end = Watched().see(Found::kNoSuchRun, 0);
+  const auto end = Watched().see(Finding::kNoSuchRun, 0);
   REQUIRE(end);
   CHECK(end->exit_code() == 69);
   CHECK(end->message() ==
         "no run job7 at h:1: it has not begun, or is over and forgotten (dtrun status --rdzv_endpoint h:1 "
         "shows "
         "all that it knows)");
-  CHECK(Watched().see(Found::kNoAnswer, 0)->exit_code() == 69);
-  CHECK(Watched().see(Found::kNoAnswer, 0)->message() == "no coordinator at h:1");
+  CHECK(Watched().see(Finding::kNoAnswer, 0)->exit_code() == 69);
+  CHECK(Watched().see(Finding::kNoAnswer, 0)->message() == "no coordinator at h:1");
 }
 
 TEST_CASE("a run that was seen is waited for as long as a store needs to come back") {
   Watched watched;
-  CHECK_FALSE(watched.see(Found::kRun, 0));
-  CHECK_FALSE(watched.see(Found::kNoAnswer, 5));
-  CHECK_FALSE(watched.see(Found::kNoSuchRun, 14));  // the store is back, its agents are not
-  CHECK_FALSE(watched.see(Found::kRun, 14));
-  CHECK_FALSE(watched.see(Found::kNoAnswer, 20));
-  CHECK_FALSE(watched.see(Found::kNoAnswer, 29));
-  const auto end = watched.see(Found::kNoAnswer, 30);
+  CHECK_FALSE(watched.see(Finding::kRun, 0));
+  CHECK_FALSE(watched.see(Finding::kNoAnswer, 5));
+  CHECK_FALSE(watched.see(Finding::kNoSuchRun, 14));  // the store is back, its agents are not
+  CHECK_FALSE(watched.see(Finding::kRun, 14));
+  CHECK_FALSE(watched.see(Finding::kNoAnswer, 20));
+  CHECK_FALSE(watched.see(Finding::kNoAnswer, 29));
+  const auto end = watched.see(Finding::kNoAnswer, 30);
   REQUIRE(end);
   CHECK(end->exit_code() == 69);
   CHECK(end->message().starts_with(
       "the coordinator of run job7 at h:1 is gone, and did not say how the run ended (see "));
-  CHECK(watched.see(Found::kNoSuchRun, 30)->message().starts_with("run job7 is no longer known at h:1, and"));
+  CHECK(
+      watched.see(Finding::kNoSuchRun, 30)->message().starts_with("run job7 is no longer known at h:1, and"));
 }

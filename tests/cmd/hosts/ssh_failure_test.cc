@@ -21,7 +21,7 @@ constexpr const char* kChanged =
 
 SshFailure of(int exit_status, std::string_view text) { return ssh_failure(exit_status, text, kHost); }
 
-void check(int exit_status, const char* text, SshFailure::Kind kind, const char* what) {
+void check(int exit_status, const char* text, SshFailure::FailureKind kind, const char* what) {
   CAPTURE(text);
   const auto failure = of(exit_status, text);
   CHECK(failure.kind == kind);

@@ -24,8 +24,8 @@ const Page kPage{
     .description = {"With `dtrun try` things are tried, *all* of them, by <NAME>."},
     .sections = {
         {.title = "Options",
-         .blocks = {Item{"--aim N", "How far, from -1 on [1]"},
-                    Item{"--dry", "It isn't done; a \\ is kept"}}},
+         .blocks = {PageItem{"--aim N", "How far, from -1 on [1]"},
+                    PageItem{"--dry", "It isn't done; a \\ is kept"}}},
         {.title = "The rest", .level = 2, .blocks = {Paragraph{".so it is"}, Verbatim{"a  b\n.c 'd'\n"}}},
         {.title = "Nothing"}}};
 

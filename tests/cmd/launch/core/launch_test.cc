@@ -378,7 +378,7 @@ TEST_CASE("random events keep the invariants") {
             s.on(event::Seen{.host = host, .results = {{.why_not = {"x: y"}}}});
           break;
         case 6:
-          s.lose(host, static_cast<SshFailure::Kind>(random() % 8));
+          s.lose(host, static_cast<SshFailure::FailureKind>(random() % 8));
           break;
         case 7:
           s.end(host, static_cast<int>(random() % 3));

@@ -80,7 +80,7 @@ struct Scenario {
     for (int i = 0; i < static_cast<int>(state.hosts.size()); ++i)
       if (at(i).phase == HostPhase::kTrying) reach(i);
   }
-  void lose(int host, SshFailure::Kind kind, const std::string& what = "broken",
+  void lose(int host, SshFailure::FailureKind kind, const std::string& what = "broken",
             const std::string& remedy = "") {
     on(event::Gone{.host = host, .failure = {.kind = kind, .what = what, .remedy = remedy}});
   }
