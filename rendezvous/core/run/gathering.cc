@@ -1,30 +1,22 @@
-// The start of a generation: when enough members are there, what members hear while they wait, and when a
-// running generation makes room for a newcomer.
+#include "rendezvous/core/run/gathering.h"
+
 #include <algorithm>
 
 #include "proto/core/exit_codes.h"
 #include "proto/core/text.h"
 #include "rendezvous/core/run/rank_assignment.h"
-#include "rendezvous/core/run/stepper.h"
 
 namespace dtrun::rendezvous {
 namespace {
 
-// Agents that join within a moment receive the count once all of them have joined, not once for each. The gap
-// between two counts grows with the number of receivers, so that at most about one message in a millisecond
-// is spent on counts. It has a limit, so that every member hears of the count now and then.
-constexpr Millis kAnnounceGap = 100;
-constexpr Millis kLongestAnnounceGap = 10000;
 constexpr std::size_t kLoadingTold = 200;  // bytes
 constexpr Millis kAnnounceEvery = 5000;    // at least, when the count stays the same
-
-Millis announce_gap(int members) { return std::min(kLongestAnnounceGap, kAnnounceGap + members); }
 
 }  // namespace
 
 // A node has joined that the running generation has room for, or a member has replaced workers that it lost.
 // Work that is nearly done is not interrupted, and a member that is only out of touch keeps its place.
-void Stepper::take_newcomer() {
+void Gathering::take_newcomer() {
   Generation& current = s_.current;
   if (s_.phase != Phase::kRunning || !current.newcomer || current.seats.away() > 0) return;
   current.newcomer = false;
@@ -35,22 +27,14 @@ void Stepper::take_newcomer() {
     if (member.workers <= has || (!member.seat && !room)) continue;
     const bool was_here = member.join.in_memory_recovery && (member.seat || member.previous_rank);
     const std::string& host = member.join.host;
-    return was_here ? break_generation(Cause::kWorkersBack, host + " has its workers again")
-                    : break_generation(Cause::kNewcomer, host + (member.back ? kIsBack : " joined"));
+    return was_here ? stopping_.break_generation(Cause::kWorkersBack, host + " has its workers again")
+                    : stopping_.break_generation(Cause::kNewcomer,
+                                                 host + (member.back ? Turn::kIsBack : " joined"));
   }
 }
 
-void Stepper::gather_again(Millis delay) {
-  s_.phase = Phase::kGathering;
-  s_.deadlines.settle = s_.deadlines.stop_order = kNever;
-  s_.deadlines.join = now_ + delay + s_.settings->join_timeout;
-  s_.deadlines.restart = delay > 0 ? now_ + delay : kNever;
-  if (delay > 0) s_.announced.reset();  // the members are told of the delay at once
-  count_changed();
-}
-
-void Stepper::gather() {
-  if (!s_.settings || ends_by_hand()) return;
+void Gathering::gather() {
+  if (!s_.settings || stopping_.ends_by_hand()) return;
   const Settings& run = *s_.settings;
   Deadlines& due = s_.deadlines;
   due.pausing = kNever;
@@ -65,7 +49,7 @@ void Stepper::gather() {
   const bool regroups = s_.current.membership != nullptr;
   if (s_.members.size() < run.min_nodes) {
     due.last_call = kNever;
-    if (now_ >= due.join) end_job(kExitUnavailable, too_few(), nullptr);
+    if (now_ >= due.join) stopping_.end_job(kExitUnavailable, too_few(), nullptr);
     return;
   }
   if (awaits_ready()) return;
@@ -76,7 +60,7 @@ void Stepper::gather() {
 
 // Some of the minimum of nodes came back with workers that are pausing: the next generation includes these
 // nodes.
-bool Stepper::awaits_ready() {
+bool Gathering::awaits_ready() {
   int ready = 0;
   Millis until = 0;
   for (const auto& [id, member] : s_.members) {
@@ -91,7 +75,7 @@ bool Stepper::awaits_ready() {
 
 // The reason why the wait for nodes is over: the number of nodes that are there, and what is known of the
 // others.
-std::string Stepper::too_few() const {
+std::string Gathering::too_few() const {
   const Settings& run = *s_.settings;
   std::string text = "only " + std::to_string(s_.members.size()) + " of " + counted(run.min_nodes, "node") +
                      " joined within " + seconds_text(run.join_timeout);
@@ -105,7 +89,7 @@ std::string Stepper::too_few() const {
   return text;
 }
 
-std::string Stepper::reason_to_start(const RankAssignment& rank_assignment) const {
+std::string Gathering::reason_to_start(const RankAssignment& rank_assignment) const {
   const bool regroups = s_.current.membership != nullptr;
   const bool below = static_cast<int>(rank_assignment.members.size()) < s_.settings->min_nodes;
   if (regroups && below && !s_.current.worker_failure) return who_loads();
@@ -118,14 +102,14 @@ std::string Stepper::reason_to_start(const RankAssignment& rank_assignment) cons
 }
 
 // The minimum of nodes is there, but some of them cannot take part yet.
-std::string Stepper::who_loads() const {
+std::string Gathering::who_loads() const {
   std::string hosts;
   for (const auto& [id, member] : s_.members)
     if (member.workers == 0) hosts += (hosts.empty() ? "" : ", ") + member.join.host;
   return "the workers of " + shortened(hosts, kLoadingTold) + " are not ready yet";
 }
 
-void Stepper::start_generation() {
+void Gathering::start_generation() {
   RankAssignment rank_assignment = line_up(s_.members, s_.settings->max_nodes);
   const bool regroups = s_.current.membership != nullptr;
   const bool same_nodes = s_.current.worker_failure || s_.current.cause == Cause::kWorkersBack;
@@ -142,34 +126,22 @@ void Stepper::start_generation() {
   membership->crash_history = s_.policy.history();
   membership->master_address = membership->nodes.front().address;
   membership->master_port = s_.members.at(rank_assignment.members.front()).join.master_port;
-  begin({.membership = membership, .started_at = now_, .seats = Seats(rank_assignment.members)});
+  turn_.begin({.membership = membership, .started_at = now_, .seats = Seats(rank_assignment.members)});
   for (int rank = 0; rank < s_.current.seats.size(); ++rank) {
     const ConnectionId id = rank_assignment.members[rank];
     Member& member = s_.members.at(id);
     member.seat = member.previous_rank = rank;
-    say(id, Assigned{.group_rank = rank, .membership = membership});
+    turn_.say(id, Assigned{.group_rank = rank, .membership = membership});
   }
   if (s_.current.seats.size() < s_.members.size()) s_.deadlines.announce = now_;
 }
 
-void Stepper::begin(Generation generation) {
-  for (auto& [id, member] : s_.members) member.seat.reset();
-  s_.current = std::move(generation);
-  s_.phase = Phase::kRunning;
-  s_.deadlines = {.sweep = s_.deadlines.sweep};
-}
-
-void Stepper::count_changed() {
-  const Millis next = s_.announced ? *s_.announced + announce_gap(s_.members.size()) : now_;
-  s_.deadlines.announce = std::max(now_, next);
-}
-
 // Tells all members that wait how many have joined.
-void Stepper::announce() {
+void Gathering::announce() {
   if (now_ < s_.deadlines.announce) return;
   s_.deadlines.announce = kNever;
   if (s_.phase == Phase::kOver || !s_.settings) return;
-  if (in_generation() && !somebody_waits()) return;
+  if (turn_.in_generation() && !turn_.somebody_waits()) return;
   WaitStatus waiting{.joined = s_.members.size(),
                      .min_nodes = s_.settings->min_nodes,
                      .max_nodes = s_.settings->max_nodes,
@@ -178,7 +150,7 @@ void Stepper::announce() {
                      .reason = "",
                      .missing = {},
                      .left = 0,
-                     .away = in_generation() ? s_.current.seats.away() : 0};
+                     .away = turn_.in_generation() ? s_.current.seats.away() : 0};
   if (s_.phase == Phase::kGathering && s_.deadlines.join != kNever) {
     waiting.left = std::max<Millis>(0, std::min(s_.deadlines.join, s_.deadlines.last_call) - now_);
     waiting.missing = s_.news.missing(now_, kMissingTold);
@@ -190,7 +162,7 @@ void Stepper::announce() {
   }
   for (const auto& [id, member] : s_.members) {
     if (s_.phase != Phase::kGathering && member.seat) continue;
-    say(id, waiting);
+    turn_.say(id, waiting);
     s_.announced = now_;
     s_.deadlines.announce = now_ + std::max(kAnnounceEvery, announce_gap(s_.members.size()));
   }

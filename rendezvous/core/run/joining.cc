@@ -1,7 +1,6 @@
-// Members that come: for the first time, back to their seats, or only for the job's result.
-#include <algorithm>
+#include "rendezvous/core/run/joining.h"
 
-#include "rendezvous/core/run/stepper.h"
+#include <algorithm>
 
 namespace dtrun::rendezvous {
 namespace {
@@ -14,44 +13,36 @@ constexpr Millis kLongestAge = 1'000'000'000'000;
 
 }  // namespace
 
-void Stepper::on_join(ConnectionId from, std::int64_t generation, const Join& join) {
+void Joining::on_join(ConnectionId from, std::int64_t generation, const Join& join) {
   if (s_.members.contains(from)) return;  // a second member on one stream
   if (const std::optional<ConnectionId> old = s_.members.connection_of(join.member_id)) {
     // The same agent came back before its old stream was seen to break.
-    say(*old, Close{.abort = true});
-    lose_touch(*old, "reconnected");
+    turn_.say(*old, Close{.abort = true});
+    leaving_.lose_touch(*old, "reconnected");
   }
   if (tell_result(from, join)) return;
   // The previous run of this name has no member left, and none can come back: a new run may have other
   // settings.
   const bool deserted = s_.members.empty() && s_.current.seats.away() == 0 && s_.phase != Phase::kOver;
   const bool sound = !refuse_malformed(join) && !refuse_other(settings_of(join), join);
-  if (deserted && sound && s_.settings && generation == 0 && refuse_other(*s_.settings, join)) begin_anew();
+  if (deserted && sound && s_.settings && generation == 0 && refuse_other(*s_.settings, join))
+    turn_.begin_anew();
   if (const auto refused = refusal(join)) return refuse(from, join, *refused);
   admit(from, generation, join);
 }
 
-// Generation numbers go on from the old run: keys that its workers set are still in the store under its
-// numbers.
-void Stepper::begin_anew() {
-  State anew;
-  anew.outlives_host = s_.outlives_host;
-  anew.newest_seen = std::max(s_.generation, s_.newest_seen);
-  s_ = std::move(anew);
-}
-
 // A member that missed the job's end is told now.
-bool Stepper::tell_result(ConnectionId from, const Join& join) {
+bool Joining::tell_result(ConnectionId from, const Join& join) {
   if (s_.phase != Phase::kOver || !s_.ever_met.contains(join.member_id)) return false;
   Join late = join;
   late.node_rank = -1;  // it reserves nothing any more
   s_.members.add(from, late, now_);
-  s_.deadlines.sweep = std::min(s_.deadlines.sweep, overdue_at(now_));
-  say(from, Ended{s_.result});
+  s_.deadlines.sweep = std::min(s_.deadlines.sweep, turn_.overdue_at(now_));
+  turn_.say(from, Ended{s_.result});
   return true;
 }
 
-std::optional<Refusal> Stepper::refusal(const Join& join) const {
+std::optional<Refusal> Joining::refusal(const Join& join) const {
   if (s_.phase == Phase::kOver)
     return Refusal{
         {.reason = Rejected::kJobOver, .message = "the run is over: " + s_.current.why, .job = ""}};
@@ -65,24 +56,24 @@ std::optional<Refusal> Stepper::refusal(const Join& join) const {
 
 // All members hear of the refusal: they wait for this node, and its terminal is elsewhere. If the refused
 // node hosts the coordinator, the run ends for all.
-void Stepper::refuse(ConnectionId from, const Join& join, const Refusal& refusal) {
-  say(from, static_cast<const Rejected&>(refusal));
-  say(from, Close{});
+void Joining::refuse(ConnectionId from, const Join& join, const Refusal& refusal) {
+  turn_.say(from, static_cast<const Rejected&>(refusal));
+  turn_.say(from, Close{});
   const std::string what = "was refused: " + refusal.to_others;
-  if (ends_with(join)) host_left_ = join.host + kHosts + what;
-  note(News::kRefused, join.host, join.host + " " + what);
-  count_changed();
+  if (turn_.ends_with(join)) turn_.host_left(join.host + Turn::kHosts + what);
+  turn_.note(News::kRefused, join.host, join.host + " " + what);
+  turn_.count_changed();
 }
 
 // Some jobs give each node a command of its own: the first difference is enough.
-void Stepper::tell_other_command(const Join& join) {
+void Joining::tell_other_command(const Join& join) {
   if (s_.told_other_command) return;
   const std::string difference = other_command(*s_.settings, join);
   s_.told_other_command = !difference.empty();
-  if (!difference.empty()) note(News::kNote, join.host, difference);
+  if (!difference.empty()) turn_.note(News::kNote, join.host, difference);
 }
 
-void Stepper::admit(ConnectionId from, std::int64_t generation, const Join& join) {
+void Joining::admit(ConnectionId from, std::int64_t generation, const Join& join) {
   if (!s_.settings) {
     s_.settings = settings_of(join);
     s_.deadlines.join = now_ + s_.settings->join_timeout;
@@ -95,34 +86,34 @@ void Stepper::admit(ConnectionId from, std::int64_t generation, const Join& join
   if (generation > 0 && generation >= s_.generation && join.group_rank >= 0)
     member.previous_rank = join.group_rank;
   s_.ever_met.insert(join.member_id);
-  s_.deadlines.sweep = std::min(s_.deadlines.sweep, overdue_at(now_));
+  s_.deadlines.sweep = std::min(s_.deadlines.sweep, turn_.overdue_at(now_));
   const std::optional<int> seat = seat_to_resume(generation, join);
   const bool resumed = seat && generation == s_.generation;
-  say(from, JoinAck{.address = join.address,
-                    .heartbeat_interval = std::max<Millis>(1, s_.settings->heartbeat_timeout / 3),
-                    .resumed = resumed});
-  count_changed();
+  turn_.say(from, JoinAck{.address = join.address,
+                          .heartbeat_interval = std::max<Millis>(1, s_.settings->heartbeat_timeout / 3),
+                          .resumed = resumed});
+  turn_.count_changed();
   welcome_back(member, generation, seat.has_value());
   tell_other_command(join);
   if (s_.phase == Phase::kGathering)
-    for (News& news : s_.news.missing(now_, kMissingTold)) say(from, std::move(news));
+    for (News& news : s_.news.missing(now_, kMissingTold)) turn_.say(from, std::move(news));
   if (seat) {
     resume(from, member, *seat);
     member.workers = s_.current.membership->nodes[*seat].nproc;
     catch_up(from, *seat, !resumed);
   } else {
-    s_.current.newcomer = in_generation();
+    s_.current.newcomer = turn_.in_generation();
   }
 }
 
 // The others hear that a node that they missed is back. Workers that it brings pause first.
-void Stepper::welcome_back(Member& member, std::int64_t generation, bool seated) {
+void Joining::welcome_back(Member& member, std::int64_t generation, bool seated) {
   const Join& join = member.join;
   const bool was_missed = s_.news.came(join.host);
   if (was_missed) {
-    note(News::kBack, join.host, join.host + kIsBack);
+    turn_.note(News::kBack, join.host, join.host + Turn::kIsBack);
     if (s_.phase == Phase::kGathering && !s_.current.worker_failure)
-      s_.current.came_back = join.host + kIsBack;
+      s_.current.came_back = join.host + Turn::kIsBack;
   }
   member.back = (generation > 0 || was_missed) && !seated;
   if (member.back && join.in_memory_recovery && join.workers > 0) member.ready_by = now_ + kReadyAgain;
@@ -130,7 +121,7 @@ void Stepper::welcome_back(Member& member, std::int64_t generation, bool seated)
 
 // True if the coordinator takes over the generation that the member says it is part of: it knows none, or
 // only an older one that it adopted.
-bool Stepper::adopts(std::int64_t generation, const Join& join) const {
+bool Joining::adopts(std::int64_t generation, const Join& join) const {
   const bool newer = s_.current.adopted && s_.generation < generation;
   if (s_.current.membership != nullptr && !newer) return false;
   return generation > 0 && generation < kMaxGeneration && join.group_rank >= 0 &&
@@ -140,7 +131,7 @@ bool Stepper::adopts(std::int64_t generation, const Join& join) const {
          join.world_size < kMaxWorldSize && join.restart_count >= 0 && join.membership_changes >= 0;
 }
 
-void Stepper::adopt(std::int64_t generation, const Join& join) {
+void Joining::adopt(std::int64_t generation, const Join& join) {
   auto membership = std::make_shared<Membership>();
   membership->generation = s_.generation = generation;
   membership->world_size = join.world_size;
@@ -157,30 +148,30 @@ void Stepper::adopt(std::int64_t generation, const Join& join) {
   membership->reason = "the coordinator was restarted, and took the run over as it runs";
   s_.policy.resume_at(membership->restart_count, join.crash_history);
   membership->crash_history = s_.policy.history();
-  begin({.membership = std::move(membership),
-         .adopted = true,
-         .started_at = now_ - std::clamp<Millis>(join.age, 0, kLongestAge),
-         .seats = Seats::all_away(join.node_count,
-                                  {.until = now_ + s_.settings->heartbeat_timeout,
-                                   .how_lost = "did not come back after the restart of the coordinator"}),
-         .newcomer = !s_.members.empty()});
+  turn_.begin({.membership = std::move(membership),
+               .adopted = true,
+               .started_at = now_ - std::clamp<Millis>(join.age, 0, kLongestAge),
+               .seats = Seats::all_away(
+                   join.node_count, {.until = now_ + s_.settings->heartbeat_timeout,
+                                     .how_lost = "did not come back after the restart of the coordinator"}),
+               .newcomer = !s_.members.empty()});
   give_up_the_gone();
 }
 
 // An earlier coordinator saw them go. Two agents of one host cannot be told apart, and are waited for.
-void Stepper::give_up_the_gone() {
+void Joining::give_up_the_gone() {
   const std::vector<Node>& nodes = s_.current.membership->nodes;
   for (const News& news : s_.news.missing(now_, RecentNews::kKept)) {
     const auto is_it = [&](const Node& node) { return node.host == news.host; };
     if (news.kind == News::kRefused || std::ranges::count_if(nodes, is_it) != 1) continue;
     const int rank = static_cast<int>(std::ranges::find_if(nodes, is_it) - nodes.begin());
     s_.current.seats.give_up(rank);
-    evict(rank, news.text);
+    leaving_.evict(rank, news.text);
   }
 }
 
 // The away seat that the member had.
-std::optional<int> Stepper::seat_to_resume(std::int64_t generation, const Join& join) const {
+std::optional<int> Joining::seat_to_resume(std::int64_t generation, const Join& join) const {
   const Generation& current = s_.current;
   if (s_.phase == Phase::kOver || current.seats.away() == 0) return std::nullopt;
   const bool same = generation == s_.generation;
@@ -195,7 +186,7 @@ std::optional<int> Stepper::seat_to_resume(std::int64_t generation, const Join& 
   return rank;
 }
 
-void Stepper::resume(ConnectionId id, Member& member, int rank) {
+void Joining::resume(ConnectionId id, Member& member, int rank) {
   member.seat = member.previous_rank = rank;
   s_.current.seats.set_back(rank, id);
   const Join& join = member.join;
@@ -209,11 +200,11 @@ void Stepper::resume(ConnectionId id, Member& member, int rank) {
 }
 
 // Sends the member again whatever it may have missed.
-void Stepper::catch_up(ConnectionId id, int rank, bool missed_assignment) {
-  if (!in_generation()) return;  // the next assignment is on its way
-  if (missed_assignment) say(id, Assigned{.group_rank = rank, .membership = s_.current.membership});
+void Joining::catch_up(ConnectionId id, int rank, bool missed_assignment) {
+  if (!turn_.in_generation()) return;  // the next assignment is on its way
+  if (missed_assignment) turn_.say(id, Assigned{.group_rank = rank, .membership = s_.current.membership});
   const bool ordered = s_.phase == Phase::kStopping && s_.deadlines.stop_order == kNever;
-  if (ordered && !s_.current.seats[rank].stopped) say(id, stop_order());
+  if (ordered && !s_.current.seats[rank].stopped) turn_.say(id, stopping_.stop_order());
 }
 
 }  // namespace dtrun::rendezvous

@@ -1,10 +1,10 @@
-// How a generation ends: what breaks it, the order to stop, and whether the job goes on.
+#include "rendezvous/core/run/stopping.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "proto/core/exit_codes.h"
 #include "proto/core/text.h"
-#include "rendezvous/core/run/stepper.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -17,15 +17,27 @@ constexpr Millis kSettle = 2000;
 
 }  // namespace
 
+void Stopping::advance() {
+  if (s_.phase == Phase::kRunning && s_.current.seats.all_finished()) succeed();
+  if (s_.phase == Phase::kStopping && now_ >= s_.deadlines.stop_order) order_stop();
+  if (s_.phase == Phase::kStopping && s_.current.seats.open() == 0) conclude();
+}
+
 // A member is believed about its own workers only: a word on another's could end the job in that one's name.
-bool Stepper::is_of(int rank, const WorkerOutcome& outcome) const {
+bool Stopping::is_of(int rank, const WorkerOutcome& outcome) const {
   const Node& node = s_.current.membership->nodes[rank];
   const Member* member = s_.members.find(*s_.current.seats[rank].member);
   return outcome.rank >= node.first_rank && outcome.rank - node.first_rank < member->join.nproc;
 }
 
+// True if a worker that fails now counts as a victim: the generation was broken by something other than a
+// worker failure, or a peer is out of touch.
+bool Stopping::explained() const {
+  return (s_.phase == Phase::kStopping && s_.current.cause != Cause::kFailure) || s_.current.seats.away() > 0;
+}
+
 // The sender's seat stays open: its other workers still run until Stopped.
-void Stepper::on_failure(int rank, const Failure& failure) {
+void Stopping::on_failure(int rank, const Failure& failure) {
   if (!is_of(rank, failure.outcome)) return;
   s_.current.failures.note(failure.outcome, explained());
   // Workers that outlive generations tell by their heartbeats which of them is at fault.
@@ -37,7 +49,7 @@ void Stepper::on_failure(int rank, const Failure& failure) {
     break_generation(Cause::kFailure, describe(failure.outcome));
 }
 
-void Stepper::on_stopped(int rank, const Stopped& stopped) {
+void Stopping::on_stopped(int rank, const Stopped& stopped) {
   s_.current.seats.set_stopped(rank);
   Member& member = s_.members.at(*s_.current.seats[rank].member);
   const bool all = !member.join.in_memory_recovery || !stopped.workers;
@@ -50,7 +62,7 @@ void Stepper::on_stopped(int rank, const Stopped& stopped) {
   break_generation(Cause::kStoppedByItself, s_.current.membership->nodes[rank].host + " stopped by itself");
 }
 
-void Stepper::break_generation(Cause cause, const std::string& why) {
+void Stopping::break_generation(Cause cause, const std::string& why) {
   if (s_.phase == Phase::kStopping && cause != Cause::kStoppedByItself) return order_overdue_stop();
   if (s_.phase != Phase::kRunning) return;
   s_.phase = Phase::kStopping;
@@ -65,24 +77,24 @@ void Stepper::break_generation(Cause cause, const std::string& why) {
     order_stop();
 }
 
-StopOrder Stepper::stop_order() const {
+StopOrder Stopping::stop_order() const {
   return {.reason = s_.current.why, .look = s_.current.look, .after_step = s_.current.after_step};
 }
 
-void Stepper::order_stop() {
+void Stopping::order_stop() {
   s_.deadlines.stop_order = kNever;
   for (const Seat& seat : s_.current.seats)
-    if (seat.member && !seat.stopped) say(*seat.member, stop_order());
+    if (seat.member && !seat.stopped) turn_.say(*seat.member, stop_order());
 }
 
 // Something worse happened while the members were stopping by themselves, or after a last step.
-void Stepper::order_overdue_stop() {
+void Stopping::order_overdue_stop() {
   const bool gently = std::exchange(s_.current.after_step, false);
   if (gently || s_.deadlines.stop_order != kNever) order_stop();
 }
 
 // All members of the broken generation have stopped or are gone: does the job go on?
-void Stepper::conclude() {
+void Stopping::conclude() {
   Generation& current = s_.current;
   if (current.seats.all_finished()) return succeed();
   const WorkerOutcome* first =
@@ -103,13 +115,13 @@ void Stepper::conclude() {
 }
 
 // Some that outlived the generation.
-bool Stepper::workers_are_left() const {
+bool Stopping::workers_are_left() const {
   return s_.settings->in_memory_recovery &&
          std::ranges::any_of(s_.members, [](const auto& member) { return member.second.workers > 0; });
 }
 
 // Nothing if `first` did not hang. The order in which workers are reported does not tell a hang's cause.
-std::optional<Hang> Stepper::hang_of(const WorkerOutcome& first) {
+std::optional<Hang> Stopping::hang_of(const WorkerOutcome& first) {
   if (first.cause != EndCause::kHung || first.activity == Activity::kUnseen) return std::nullopt;
   Hang hang = judge_hang(s_.current.failures.standings(), first.error);
   s_.current.failures.set_hung(hang.ranks);
@@ -117,7 +129,7 @@ std::optional<Hang> Stepper::hang_of(const WorkerOutcome& first) {
 }
 
 // True while it is worth waiting for the member that was told to stop to leave; its peers stopped with it.
-bool Stepper::settling() {
+bool Stopping::settling() {
   if (s_.current.cause != Cause::kStoppedByItself) return false;
   if (s_.deadlines.settle == kNever) s_.deadlines.settle = now_ + kSettle;
   return now_ < s_.deadlines.settle;
@@ -125,7 +137,7 @@ bool Stepper::settling() {
 
 // Ctrl-C is a person's decision: if too few nodes are left, the run does not wait for another one. False if
 // the job goes on.
-bool Stepper::ends_by_hand() {
+bool Stopping::ends_by_hand() {
   const Settings& run = *s_.settings;
   const bool too_few = s_.members.size() + s_.current.seats.away() < run.min_nodes;
   if (s_.current.stopped_by_hand.empty() || !too_few) return false;
@@ -139,12 +151,21 @@ bool Stepper::ends_by_hand() {
   return true;
 }
 
-void Stepper::succeed() {
+void Stopping::gather_again(Millis delay) {
+  s_.phase = Phase::kGathering;
+  s_.deadlines.settle = s_.deadlines.stop_order = kNever;
+  s_.deadlines.join = now_ + delay + s_.settings->join_timeout;
+  s_.deadlines.restart = delay > 0 ? now_ + delay : kNever;
+  if (delay > 0) s_.announced.reset();  // the members are told of the delay at once
+  turn_.count_changed();
+}
+
+void Stopping::succeed() {
   end_job(kExitOk, "all workers of " + counted(s_.current.seats.size(), "node") + " succeeded", nullptr);
 }
 
-void Stepper::end_job(int exit_code, const std::string& reason, const WorkerOutcome* first,
-                      const std::optional<Hang>& hang) {
+void Stopping::end_job(int exit_code, const std::string& reason, const WorkerOutcome* first,
+                       const std::optional<Hang>& hang) {
   if (hang) first = s_.current.failures.culprit(*hang);
   auto result = std::make_shared<JobEnd>();
   result->exit_code = exit_code;
@@ -158,7 +179,7 @@ void Stepper::end_job(int exit_code, const std::string& reason, const WorkerOutc
     result->followers.resize(kMaxFollowers);
   }
   if (first != nullptr) result->first_failure = *first;
-  for (const auto& [id, member] : s_.members) say(id, Ended{result});
+  for (const auto& [id, member] : s_.members) turn_.say(id, Ended{result});
   s_.result = std::move(result);
   s_.phase = Phase::kOver;
   s_.over_at = now_;
