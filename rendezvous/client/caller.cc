@@ -2,14 +2,12 @@
 
 #include <utility>
 
-#include "rendezvous/client/channel.h"
-#include "rendezvous/client/tls_probe.h"
 #include "rendezvous/wire/grpc_setup.h"
 
 namespace dtrun::rendezvous {
 
 void Caller::interrupt() {
-  interrupt_.raise();
+  connector_.interrupt();
   const std::lock_guard lock(mutex_);
   interrupted_ = true;
   if (context_ != nullptr) context_->TryCancel();
@@ -23,11 +21,9 @@ Status Caller::connect(std::chrono::milliseconds limit) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     if (tried > 0 && left.count() <= 0) break;
-    resolving_ = true;
-    const Dialled dialled = dial(host_, port(), left, interrupt_);
-    resolving_ = false;
+    const Dialled dialled = connector_.dial(host_, port(), left);
     if (dialled.fd >= 0) {
-      stub_ = v1::Election::NewStub(open_channel(dialled, port(), key_));
+      stub_ = v1::Election::NewStub(connector_.open(host_, dialled, port()));
       return {};
     }
     if (first.ok()) first = Status(kExitUnavailable, endpoint_text(host_, port()) + ": " + dialled.error);
@@ -58,7 +54,7 @@ Status Caller::leave(const grpc::Status& status, std::chrono::milliseconds limit
   if (other_list || !answered_before) try_next_port();
   if (other_list) return Status(kExitUsage, where + " has another list of hosts: " + status.error_message());
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE)
-    if (Status refused = compare_keys(host_, tried, key_, limit, interrupt_); !refused.ok()) return refused;
+    if (Status refused = connector_.compare_keys(host_, tried, limit); !refused.ok()) return refused;
   return Status(kExitUnavailable, where + ": " + status.error_message());
 }
 

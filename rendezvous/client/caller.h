@@ -6,18 +6,18 @@
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "proto/core/status.h"
 #include "proto/rendezvous.grpc.pb.h"
-#include "rendezvous/client/endpoint.h"
+#include "rendezvous/client/connector.h"
 #include "rendezvous/identity/credential.h"
 
 namespace dtrun::rendezvous {
@@ -27,7 +27,7 @@ class Caller {
   // `ports`: where the host may listen, at least one. Another program may have the first ones, so each is
   // tried in turn until one answers, beginning with the one that did.
   Caller(std::string host, std::vector<int> ports, std::optional<Credential> key)
-      : host_(std::move(host)), ports_(std::move(ports)), key_(std::move(key)) {}
+      : host_(std::move(host)), ports_(std::move(ports)), connector_(std::move(key)) {}
 
   // A failure has EX_UNAVAILABLE, or EX_NOPERM of a key, and names the host. `limit`: for dialling, and again
   // for the call.
@@ -44,8 +44,8 @@ class Caller {
   void interrupt();
   // The port where the last call was answered; 0: it was not.
   int answers_at() const { return answers_at_; }
-  // Perhaps in the name service, which cannot be interrupted. Any thread.
-  bool resolving() const { return resolving_.load(); }
+  // As Connector::let_go(), of the thread that calls. REQUIRES: interrupt() was called.
+  void let_go(std::thread& thread) const { (void)connector_.let_go(thread); }
 
  private:
   Status connect(std::chrono::milliseconds limit);
@@ -56,9 +56,7 @@ class Caller {
 
   const std::string host_;
   const std::vector<int> ports_;
-  const std::optional<Credential> key_;
-  Interrupt interrupt_;
-  std::atomic<bool> resolving_{false};
+  Connector connector_;
   int answers_at_ = 0;
   std::size_t port_ = 0;                      // of ports_: the one in use
   std::unique_ptr<v1::Election::Stub> stub_;  // null: not connected

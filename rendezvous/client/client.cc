@@ -25,12 +25,10 @@
 
 #include "proto/core/text.h"
 #include "rendezvous/client/back_off.h"
-#include "rendezvous/client/channel.h"
 #include "rendezvous/client/client_stream.h"
-#include "rendezvous/client/endpoint.h"
+#include "rendezvous/client/connector.h"
 #include "rendezvous/client/kv_calls.h"
 #include "rendezvous/client/leader_watch.h"
-#include "rendezvous/client/tls_probe.h"
 #include "rendezvous/wire/grpc_setup.h"
 #include "rendezvous/wire/intake.h"
 
@@ -76,7 +74,11 @@ Status unavailable(const std::string& message) { return Status(kExitUnavailable,
 class Core : public std::enable_shared_from_this<Core> {
  public:
   Core(const ClientOptions& options, Client::Sink sink)
-      : options_(options), ports_{options.port}, host_(options.host), sink_(std::move(sink)) {
+      : options_(options),
+        ports_{options.port},
+        connector_(options.key),
+        host_(options.host),
+        sink_(std::move(sink)) {
     ports_.insert(ports_.end(), options.more_ports.begin(), options.more_ports.end());
   }
 
@@ -90,7 +92,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void close(milliseconds timeout);
   void silence();  // no call of the sink after it returns
   void quit();
-  bool resolving() const { return resolving_.load(); }
+  bool let_go(std::thread& thread) const { return connector_.let_go(thread); }
 
  private:
   struct Attempt {
@@ -104,7 +106,7 @@ class Core : public std::enable_shared_from_this<Core> {
   Attempt attempt();
   bool find_leader(Attempt* none);
   void leader_changed();
-  Dialled dial_leader();
+  Dialled dial();
   Attempt join(const Dialled& dialled);
   Attempt diagnose(const grpc::Status& status);
   Attempt unresolved(const std::string& error);
@@ -129,8 +131,7 @@ class Core : public std::enable_shared_from_this<Core> {
   const ClientOptions options_;
   std::vector<int> ports_;              // never changed
   std::unique_ptr<LeaderWatch> watch_;  // null: there is one host
-  Interrupt interrupt_;
-  std::atomic<bool> resolving_{false};
+  Connector connector_;
   std::atomic<bool> separate_{false};  // the coordinator met last is a `dtrun store`
 
   std::atomic<election::Term> obeyed_{0};  // the highest of a leader
@@ -144,9 +145,8 @@ class Core : public std::enable_shared_from_this<Core> {
   int silent_attempts_ = 0;
   bool ever_connected_ = false;
 
-  std::mutex mutex_;             // guards the next nine
+  std::mutex mutex_;             // guards the next eight
   election::Term followed_ = 0;  // of the leader that stream_ goes to
-  std::shared_ptr<Interrupt> dialling_;
   std::condition_variable closing_changed_;
   bool closing_ = false;
   std::shared_ptr<ClientStream> stream_;
@@ -221,25 +221,19 @@ void Core::leader_changed() {
   {
     const std::lock_guard lock(mutex_);
     if (!watch_ || watch_->newest().term <= followed_) return;
-    if (dialling_) dialling_->raise();
+    connector_.interrupt_dial();
     stream = stream_;
   }
   if (stream) stream->cancel();
 }
 
 // The dialling ends early if another host leads meanwhile: a leader that is cut off would not answer.
-Dialled Core::dial_leader() {
-  const auto dialling = std::make_shared<Interrupt>();
-  {
+Dialled Core::dial() {
+  if (!watch_) return connector_.dial(host_, port(), options_.connect_timeout);
+  return connector_.dial(host_, port(), std::min(kToLeader, options_.connect_timeout), [this] {
     const std::lock_guard lock(mutex_);
-    if (closing_) dialling->raise();
-    dialling_ = dialling;
-  }
-  leader_changed();
-  Dialled dialled = dial(host_, port(), std::min(kToLeader, options_.connect_timeout), *dialling);
-  const std::lock_guard lock(mutex_);
-  dialling_.reset();
-  return dialled;
+    return watch_->newest().term <= followed_;
+  });
 }
 
 // Makes the leader the host to dial. False if none is known for a while.
@@ -266,9 +260,7 @@ bool Core::find_leader(Attempt* none) {
 
 Core::Attempt Core::attempt() {
   if (Attempt none; watch_ && !find_leader(&none)) return none;
-  resolving_ = true;
-  const Dialled dialled = watch_ ? dial_leader() : dial(host_, port(), options_.connect_timeout, interrupt_);
-  resolving_ = false;
+  const Dialled dialled = dial();
   if (dialled.unresolved) return unresolved(dialled.error);
   unknown_since_.reset();
   if (dialled.fd >= 0) return join(dialled);
@@ -293,7 +285,7 @@ Core::Attempt Core::unresolved(const std::string& error) {
 
 Core::Attempt Core::join(const Dialled& dialled) {
   std::shared_ptr<grpc::Channel> channel =
-      open_channel(dialled, port(), options_.key, arguments_for(options_.keep_alive_timeout));
+      connector_.open(host_, dialled, port(), arguments_for(options_.keep_alive_timeout));
   std::weak_ptr<Core> weak = weak_from_this();
   auto connected = [weak] {
     if (auto core = weak.lock()) core->on_connected();
@@ -326,9 +318,9 @@ Core::Attempt Core::diagnose(const grpc::Status& status) {
   if (status.error_code() == grpc::StatusCode::FAILED_PRECONDITION)
     return {.why = unavailable(endpoint() + ": " + status.error_message())};
   if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) return something_else("another gRPC service");
-  if (Status refused = compare_keys(host_, port(), options_.key, kProbeTimeout, interrupt_); !refused.ok())
+  if (Status refused = connector_.compare_keys(host_, port(), kProbeTimeout); !refused.ok())
     return {.why = refused, .permanent = true};
-  switch (probe(host_, port(), kProbeTimeout, interrupt_)) {
+  switch (connector_.probe(host_, port(), kProbeTimeout)) {
     case Answer::kOther:
       return something_else("it does not speak gRPC");
     case Answer::kSilent:
@@ -458,11 +450,10 @@ void Core::close(milliseconds timeout) {
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
-    if (dialling_) dialling_->raise();
     stream = stream_;
   }
   closing_changed_.notify_all();
-  interrupt_.raise();
+  connector_.interrupt();
   if (watch_) watch_->interrupt();
   if (!stream) return;
   const auto deadline = Clock::now() + timeout;
@@ -491,11 +482,8 @@ class GrpcClient final : public Client {
 
   ~GrpcClient() override {
     core_->quit();
-    // A resolver that waits for a name server can't be interrupted: leave it to itself.
-    if (core_->resolving())
-      thread_.detach();
-    else
-      join();
+    // Here: the watch's own threads could be the last to hold the core.
+    if (core_->let_go(thread_)) core_->stop_watching();
   }
 
   void send(const v1::FromAgent& message) override { core_->send(message); }
@@ -505,11 +493,6 @@ class GrpcClient final : public Client {
   void close(milliseconds timeout) override { core_->close(timeout); }
 
  private:
-  void join() {
-    thread_.join();
-    core_->stop_watching();  // here: its own threads could be the last to hold the core
-  }
-
   const std::shared_ptr<Core> core_;
   std::thread thread_;
 };

@@ -31,7 +31,9 @@ class Inquiry {
   }
 
   int count() const { return static_cast<int>(sources_.size()); }
-  bool resolving(int source) const { return sources_[static_cast<std::size_t>(source)]->caller.resolving(); }
+  void let_go(int source, std::thread& thread) const {
+    sources_[static_cast<std::size_t>(source)]->caller.let_go(thread);
+  }
   void run(int source) { ask(*sources_[static_cast<std::size_t>(source)]); }
 
   // No call of `changed` after it returns.
@@ -157,10 +159,8 @@ class Watch final : public LeaderWatch {
   ~Watch() override {
     inquiry_->interrupt();
     inquiry_->silence();
-    for (int source = 0; source < inquiry_->count(); ++source) {
-      std::thread& thread = threads_[static_cast<std::size_t>(source)];
-      inquiry_->resolving(source) ? thread.detach() : thread.join();
-    }
+    for (int source = 0; source < inquiry_->count(); ++source)
+      inquiry_->let_go(source, threads_[static_cast<std::size_t>(source)]);
   }
 
   LeaderAt newest() const override { return inquiry_->newest(); }

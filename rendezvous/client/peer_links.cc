@@ -46,7 +46,7 @@ class PeerLink : public std::enable_shared_from_this<PeerLink> {
       const std::lock_guard lock(answered_mutex_);
       answered_ = nullptr;
     }
-    caller_.resolving() ? thread_.detach() : thread_.join();
+    caller_.let_go(thread_);
   }
 
   void ask(const election::VoteRequest& ask) {

@@ -3,14 +3,11 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "proto/rendezvous.grpc.pb.h"
-#include "rendezvous/client/channel.h"
-#include "rendezvous/client/endpoint.h"
-#include "rendezvous/client/tls_probe.h"
+#include "rendezvous/client/connector.h"
 #include "rendezvous/wire/grpc_setup.h"
 #include "rendezvous/wire/intake.h"
 
@@ -23,14 +20,13 @@ constexpr std::chrono::milliseconds kDialTimeout{5000};
 using MakeContext = std::function<std::shared_ptr<grpc::ClientContext>()>;
 
 Result<v1::StatusReply> ask_one(const std::string& host, int port, const v1::StatusRequest& request,
-                                std::chrono::milliseconds dial_timeout, std::optional<Credential> key,
-                                const Interrupt& interrupt, const MakeContext& make_context) {
-  if (unix_path(host)) key.reset();  // a Unix socket asks for no key
+                                std::chrono::milliseconds dial_timeout, Connector& connector,
+                                const MakeContext& make_context) {
   const std::string endpoint = endpoint_text(host, port);
-  const Dialled dialled = dial(host, port, dial_timeout, interrupt);
+  const Dialled dialled = connector.dial(host, port, dial_timeout);
   if (dialled.fd < 0)
     return Status(kExitUnavailable, "no coordinator at " + endpoint + " (" + dialled.error + ")");
-  const auto channel = open_channel(dialled, port, key);
+  const auto channel = connector.open(host, dialled, port);
   v1::StatusReply reply;
   const std::shared_ptr<grpc::ClientContext> context = make_context();
   if (!context) return Status(kExitUnavailable, "interrupted");
@@ -43,7 +39,7 @@ Result<v1::StatusReply> ask_one(const std::string& host, int port, const v1::Sta
     return Status(kExitUnavailable, endpoint + ": " + status.error_message());
   if (status.error_code() == grpc::StatusCode::PERMISSION_DENIED)
     return Status(kExitNoPermission, "the store at " + endpoint + " refuses: " + status.error_message());
-  if (Status refused = compare_keys(host, port, key, dial_timeout, interrupt); !refused.ok()) return refused;
+  if (Status refused = connector.compare_keys(host, port, dial_timeout); !refused.ok()) return refused;
   return Status(kExitUnavailable, "what listens at " + endpoint +
                                       " gave no status, so it is no dtrun coordinator (" +
                                       status.error_message() + ")");
@@ -51,14 +47,14 @@ Result<v1::StatusReply> ask_one(const std::string& host, int port, const v1::Sta
 
 // The one of several hosts that leads answers; there is no long wait for hosts that do not answer at all.
 Result<v1::StatusReply> ask(const std::string& list, int port, const v1::StatusRequest& request,
-                            std::chrono::milliseconds dial_timeout, const std::optional<Credential>& key,
-                            const Interrupt& interrupt, const MakeContext& make_context) {
+                            std::chrono::milliseconds dial_timeout, Connector& connector,
+                            const MakeContext& make_context) {
   set_up_grpc();
   const std::vector<std::string> hosts = hosts_of(list);
   const auto each = dial_timeout / static_cast<int>(hosts.size());
   std::string why;
   for (const std::string& host : hosts) {
-    auto reply = ask_one(host, port, request, each, key, interrupt, make_context);
+    auto reply = ask_one(host, port, request, each, connector, make_context);
     if (reply.ok() || hosts.size() == 1 || reply.status().exit_code() == kExitNoPermission) return reply;
     why += (why.empty() ? "" : "; ") + reply.status().message();
   }
@@ -70,36 +66,38 @@ Result<v1::StatusReply> ask(const std::string& list, int port, const v1::StatusR
 Result<v1::StatusReply> fetch_status(const std::string& host, int port, const std::string& run_id,
                                      std::chrono::milliseconds timeout,
                                      const std::optional<Credential>& key) {
-  const Interrupt never;
+  Connector connector(key);
   const auto each = timeout / static_cast<int>(hosts_of(host).size());
   v1::StatusRequest request;
   request.set_run_id(run_id);
-  return ask(host, port, request, timeout, key, never, [each] {
+  return ask(host, port, request, timeout, connector, [each] {
     auto context = std::make_shared<grpc::ClientContext>();
     context->set_deadline(std::chrono::system_clock::now() + each);
     return context;
   });
 }
 
+// Shared with its thread, which outlives the asker if it waits for a name server.
 struct EndOfRun::Call {
-  Interrupt interrupt;
+  explicit Call(const std::optional<Credential>& key) : connector(key) {}
+
+  Connector connector;
   mutable std::mutex mutex;  // guards the rest
   std::condition_variable told;
   bool ending = false;
   std::shared_ptr<grpc::ClientContext> context;  // of the call under way
   std::optional<v1::RunStatus> run;
   bool done = false;
-  std::thread thread;
 };
 
 EndOfRun::EndOfRun(const std::string& host, int port, const std::string& run_id,
                    const std::optional<Credential>& key)
-    : call_(std::make_unique<Call>()) {
-  call_->thread = std::thread([call = call_.get(), host, port, run_id, key] {
+    : call_(std::make_shared<Call>(key)) {
+  thread_ = std::thread([call = call_, host, port, run_id] {
     v1::StatusRequest request;
     request.set_run_id(run_id);
     request.set_at_end(true);
-    const auto reply = ask(host, port, request, kDialTimeout, key, call->interrupt, [call] {
+    const auto reply = ask(host, port, request, kDialTimeout, call->connector, [call = call.get()] {
       const std::lock_guard lock(call->mutex);
       call->context = call->ending ? nullptr : std::make_shared<grpc::ClientContext>();
       return call->context;
@@ -112,13 +110,13 @@ EndOfRun::EndOfRun(const std::string& host, int port, const std::string& run_id,
 }
 
 EndOfRun::~EndOfRun() {
-  call_->interrupt.raise();
+  call_->connector.interrupt();
   {
     const std::lock_guard lock(call_->mutex);
     call_->ending = true;
     if (call_->context) call_->context->TryCancel();
   }
-  call_->thread.join();
+  (void)call_->connector.let_go(thread_);
 }
 
 std::optional<v1::RunStatus> EndOfRun::wait_for(std::chrono::milliseconds limit) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "proto/core/status.h"
 #include "proto/rendezvous.pb.h"
@@ -35,7 +36,8 @@ class EndOfRun {
 
  private:
   struct Call;
-  std::unique_ptr<Call> call_;
+  const std::shared_ptr<Call> call_;
+  std::thread thread_;
 };
 
 }  // namespace dtrun::rendezvous
