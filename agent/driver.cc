@@ -24,6 +24,7 @@
 #include "agent/text/report.h"
 #include "proto/base/ids.h"
 #include "proto/core/contract.h"
+#include "rendezvous/identity/credential.h"
 
 extern char** environ;
 
@@ -265,13 +266,13 @@ void Driver::from_client(rendezvous::ClientEvent event) {
     events_.push_back(event::Opened{.hosting = link_->hosting()});  // not known at the start, but now
   } else if (std::holds_alternative<rendezvous::Connected>(event)) {
     if (!entry_) {
-      entry_.emplace(registry_folder(),
-                     RegisteredJob{.run_id = spec_.run_id,
-                                   .host = link_->host(),
-                                   .port = link_->port(),
-                                   .pid = getpid(),
-                                   .has_key = !spec_.rendezvous.key.empty(),
-                                   .key = spec_.output.remote ? spec_.rendezvous.key : ""});
+      const auto& key = spec_.rendezvous.key;
+      entry_.emplace(registry_folder(), RegisteredJob{.run_id = spec_.run_id,
+                                                      .host = link_->host(),
+                                                      .port = link_->port(),
+                                                      .pid = getpid(),
+                                                      .has_key = key != nullptr,
+                                                      .key = key && spec_.output.remote ? key->text() : ""});
       if (const std::string notice = entry_->notice(); !notice.empty()) console_.notice(notice);
     }
     events_.push_back(event::Connected{link_->endpoint()});

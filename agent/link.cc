@@ -59,10 +59,7 @@ Link::Link(const RendezvousSpec& spec, std::string member_id, std::size_t unauth
   mailbox_->wake.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   host_ = spec.hosts.empty() ? spec.host : rendezvous::list_text(spec.hosts);
   port_ = spec.port;
-  if (!spec.key.empty()) {
-    Result<rendezvous::Credential> key = rendezvous::Credential::parse(spec.key, spec.key_source);
-    if (key.ok()) key_ = std::move(key).value();
-  }
+  if (spec.key) key_ = *spec.key;
   loop_.watch(mailbox_->wake.get(), EPOLLIN, [this](std::uint32_t) { deliver(); });
 }
 

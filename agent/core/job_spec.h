@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,6 +16,10 @@
 #include "agent/text/colour.h"
 
 namespace dtrun {
+
+namespace rendezvous {
+class Credential;  // opaque here: rendezvous/identity/credential.h
+}
 
 struct NodeCount {
   int min = 1;
@@ -38,12 +43,11 @@ struct RendezvousSpec {
   bool failover_alone = false;  // of two hosts each goes on without the other
   std::optional<bool> is_host;  // whether this agent hosts the coordinator; unset: if `host` is this machine
   std::string listen_address;   // where to host it, numeric; empty: the agent finds out
-  std::string key;              // the job's, as text; empty: none. Never shown
-  std::string key_fingerprint;  // to tell keys apart
-  std::string key_source;       // where it was found, for people
-  std::string local_address;    // --local_addr; empty: the address that reaches the coordinator
-  std::string master_address;   // MASTER_ADDR of the workers; empty: the address of the node with rank 0
-  int master_port = 0;          // MASTER_PORT of the workers; 0: a free one
+  // The job's key, or a scoped token; null: none.
+  std::shared_ptr<const rendezvous::Credential> key;
+  std::string local_address;   // --local_addr; empty: the address that reaches the coordinator
+  std::string master_address;  // MASTER_ADDR of the workers; empty: the address of the node with rank 0
+  int master_port = 0;         // MASTER_PORT of the workers; 0: a free one
   std::chrono::milliseconds last_call{5000};
   std::chrono::milliseconds join_timeout{600000};
   std::chrono::milliseconds keep_alive_timeout{15000};    // keep_alive_interval * keep_alive_max_attempt

@@ -216,7 +216,12 @@ struct NodePlan {
 Result<NodePlan> plan_node(const launch::Job& job) {
   take_environment(job);
   if (Status status = enter(job.directory()); !status.ok()) return status;
-  const Environment environment = [](const char* name) { return std::getenv(name); };
+  // The launcher decides on the job's key, whatever this host offers.
+  rendezvous::forget_key_variables();
+  const Environment environment = [&job](const char* name) -> const char* {
+    const bool asks_for_key = !job.key().empty() && std::strcmp(name, rendezvous::kKeyVariable) == 0;
+    return asks_for_key ? job.key().c_str() : std::getenv(name);
+  };
   Result<Options> options = parse_command_line({job.words().begin(), job.words().end()}, environment);
   if (!options.ok()) return options.status();
   settle_options(job, &options.value());
@@ -224,11 +229,7 @@ Result<NodePlan> plan_node(const launch::Job& job) {
 
   NodePlan plan;
   const Notice notice = [&](const std::string& text) { plan.notices.push_back(text); };
-  // The launcher decides on the job's key, whatever this host offers.
-  rendezvous::forget_key_variables();
-  if (!job.key().empty()) setenv(rendezvous::kKeyVariable, job.key().c_str(), 1);
   Result<JobSpec> spec = make_job_spec(options.value(), this_machine(), environment, notice);
-  unsetenv(rendezvous::kKeyVariable);
   if (!spec.ok()) return spec.status();
   if (Status status = check_files(spec.value(), options.value().program); !status.ok()) return status;
   if (Status status = check_node(spec.value(), notice); !status.ok()) return status;

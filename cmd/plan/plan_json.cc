@@ -5,6 +5,8 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "rendezvous/identity/credential.h"
+
 namespace dtrun::cmd {
 namespace {
 
@@ -23,7 +25,7 @@ Json rendezvous_json(const RendezvousSpec& rendezvous) {
           {"is_host", rendezvous.is_host ? Json(*rendezvous.is_host) : Json(nullptr)},
           {"port", or_null(rendezvous.port)},
           {"more_ports", rendezvous.more_ports.empty() ? Json(nullptr) : Json(rendezvous.more_ports)},
-          {"key_fingerprint", or_null(rendezvous.key_fingerprint)},
+          {"key_fingerprint", rendezvous.key ? Json(rendezvous.key->fingerprint()) : Json(nullptr)},
           {"master_addr", or_null(rendezvous.master_address)},
           {"master_port", or_null(rendezvous.master_port)},
           {"local_addr", or_null(rendezvous.local_address)},

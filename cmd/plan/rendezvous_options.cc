@@ -385,9 +385,7 @@ Status read_key(Draft& draft) {
     if (const rendezvous::ScopedToken* const token = key->token()) {
       if (Status status = take_run_of(*token, draft); !status.ok()) return status;
     }
-    rendezvous.key = key->text();
-    rendezvous.key_fingerprint = key->fingerprint();
-    rendezvous.key_source = key->source();
+    rendezvous.key = std::make_shared<const rendezvous::Credential>(*key);
   } else if (!found.value().why_none.empty() && !rendezvous.standalone) {
     draft.notice(plain_text_notice(found.value(), endpoint));
   }

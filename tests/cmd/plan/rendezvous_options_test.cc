@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "rendezvous/identity/credential.h"
 #include "tests/cmd/plan/planned.h"
 #include "tests/support/folder.h"
 
@@ -214,23 +215,23 @@ TEST_CASE("nodes that say nothing share torchrun's run id") {
 
 TEST_CASE("several nodes have a key: one that is given, or the user's, made when it is first needed") {
   const std::vector<std::string> job{"--nnodes", "2", "--rdzv_endpoint", "here", "--", "x"};
-  CHECK(good(job).rendezvous.key == kKey);
+  CHECK(good(job).rendezvous.key->text() == kKey);
   const test::Folder home;
   const Variables user{{"HOME", home.path().string()}};
   std::vector<std::string> dry = job;
   dry.insert(dry.begin(), "--dry_run");
-  CHECK(good(dry, user).rendezvous.key.empty());
+  CHECK_FALSE(good(dry, user).rendezvous.key);
   CHECK(std::filesystem::is_empty(home.path()));
-  const std::string made = good(job, user).rendezvous.key;
+  const std::string made = good(job, user).rendezvous.key->text();
   CHECK(made.starts_with("dtk1_"));
-  CHECK(good(job, user).rendezvous.key == made);
-  CHECK(good(dry, user).rendezvous.key == made);
+  CHECK(good(job, user).rendezvous.key->text() == made);
+  CHECK(good(dry, user).rendezvous.key->text() == made);
 }
 
 TEST_CASE("a job of one node has no key, and says so to who gives it one on the command line") {
   const Planned planned = plan({"--key_file", "/nonexistent", "--insecure=0", "--", "x"});
   REQUIRE_MESSAGE(planned.spec.ok(), planned.spec.status().message());
-  CHECK(planned.spec.value().rendezvous.key.empty());
+  CHECK_FALSE(planned.spec.value().rendezvous.key);
   REQUIRE(planned.notices.size() == 2);
   CHECK(planned.notices[0] == "--key_file has no effect on a single node");
   CHECK(plan({"--", "x"}, {{"DTRUN_KEY_FILE", "/nonexistent"}}).notices.empty());
@@ -240,7 +241,7 @@ TEST_CASE("plain text is for who asks for it, and said") {
   const std::vector<std::string> job{"--insecure", "--nnodes", "2", "--rdzv_endpoint", "fd00::1", "--", "x"};
   const Planned planned = plan(job, {{"HOME", "/nonexistent"}});
   REQUIRE_MESSAGE(planned.spec.ok(), planned.spec.status().message());
-  CHECK(planned.spec.value().rendezvous.key.empty());
+  CHECK_FALSE(planned.spec.value().rendezvous.key);
   REQUIRE(planned.notices.size() == 1);
   CHECK(planned.notices[0] == "plain text: anybody who can connect to [fd00::1]:29400 may join (--insecure)");
   CHECK(bad(job) == "--insecure asks for plain text and DTRUN_KEY for a key: give one of them");
