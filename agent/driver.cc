@@ -56,7 +56,7 @@ Settings settings_of(const JobSpec& spec, const Link& link, const std::string& h
   settings.begin_together = spec.output.remote.has_value();
   settings.no_restart_exit_codes = spec.no_restart_exit_codes;
   settings.may_be_started_again = spec.may_be_started_again;
-  settings.has_successor = !spec.rendezvous.hosts.empty();
+  settings.has_successor = std::holds_alternative<Candidates>(spec.rendezvous.hosting);
   settings.is_replaced = spec.is_replaced;
   settings.endpoint = link.endpoint();
   settings.host = host;
@@ -131,7 +131,7 @@ Status Driver::prepare() {
   }
   if (Status status = hold_master_port(); !status.ok()) return status;
   auto link = Link::start(
-      spec_.rendezvous, identity_.member_id, unauthenticated_files.value(), scratch_, loop_,
+      spec_.rendezvous, spec_.run_id, identity_.member_id, unauthenticated_files.value(), scratch_, loop_,
       [this](auto event) { from_client(std::move(event)); },
       [this](const std::string& line) {
         log_.write("notice", {{"text", line}});
@@ -139,8 +139,9 @@ Status Driver::prepare() {
       });
   if (!link.ok()) return link.status();
   link_ = std::move(link).value();
-  if (link_->hosting() && !spec_.rendezvous.standalone && link_->port() != spec_.rendezvous.port)
-    console_.notice("port " + std::to_string(spec_.rendezvous.port) + " is taken: the coordinator is at " +
+  const std::vector<int> ports = ports_of(spec_.rendezvous.hosting);
+  if (link_->hosting() && !ports.empty() && link_->port() != ports.front())
+    console_.notice("port " + std::to_string(ports.front()) + " is taken: the coordinator is at " +
                     link_->endpoint());
   state_ = initial_state(settings_of(spec_, *link_, identity_.host), millis_now());
   log_.write("start", {{"run_id", spec_.run_id},
@@ -261,8 +262,10 @@ void Driver::flush_console() {
 void Driver::from_client(rendezvous::ClientEvent event) {
   if (auto* opened = std::get_if<rendezvous::Opened>(&event)) {
     const std::string& chosen = spec_.rendezvous.local_address;
-    identity_.address =
-        chosen.empty() ? reachable_address(opened->local_address, spec_.rendezvous.host) : chosen;
+    const std::vector<std::string> hosts = hosts_of(spec_.rendezvous.hosting);
+    identity_.address = chosen.empty()
+                            ? reachable_address(opened->local_address, hosts.empty() ? "" : hosts.front())
+                            : chosen;
     events_.push_back(event::Opened{.hosting = link_->hosting()});  // not known at the start, but now
   } else if (std::holds_alternative<rendezvous::Connected>(event)) {
     if (!entry_) {

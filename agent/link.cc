@@ -16,13 +16,6 @@ namespace {
 constexpr std::chrono::milliseconds kAskAgain{500}, kAskLater{2000};
 constexpr int kTimesToAsk = 30;
 
-// The address to listen on if this host is told to host the coordinator: others may reach it by any name or
-// address. "All addresses" includes IPv6.
-std::string address_to_host_on(const std::string& host) {
-  const Home home = needs_no_lookup(host) ? home_of(host) : Home();
-  return home.listen_address.value_or("0.0.0.0");
-}
-
 // A holder of a scoped token cannot prove to others that it has the key.
 Status cannot_host(const rendezvous::ScopedToken& token) {
   return Status(kExitNoPermission,
@@ -47,9 +40,12 @@ void Link::Mailbox::post(Job job) {
   eventfd_write(wake.get(), 1);
 }
 
-Link::Link(const RendezvousSpec& spec, std::string member_id, std::size_t unauthenticated_files, Loop& loop,
-           Sink sink, Tell tell)
+Link::Link(const RendezvousSpec& spec, const std::string& run_id, std::string member_id,
+           std::size_t unauthenticated_files, Loop& loop, Sink sink, Tell tell)
     : spec_(spec),
+      list_(std::get_if<Candidates>(&spec.hosting)),
+      list_name_(list_ != nullptr ? list_of(*list_, run_id) : ""),
+      ports_(ports_of(spec.hosting)),
       member_id_(std::move(member_id)),
       unauthenticated_files_(unauthenticated_files),
       loop_(loop),
@@ -57,8 +53,8 @@ Link::Link(const RendezvousSpec& spec, std::string member_id, std::size_t unauth
       tell_(std::move(tell)),
       mailbox_(std::make_shared<Mailbox>()) {
   mailbox_->wake.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  host_ = spec.hosts.empty() ? spec.host : rendezvous::list_text(spec.hosts);
-  port_ = spec.port;
+  host_ = rendezvous::list_text(hosts_of(spec.hosting));
+  port_ = ports_.empty() ? 0 : ports_.front();
   if (spec.key) key_ = *spec.key;
   loop_.watch(mailbox_->wake.get(), EPOLLIN, [this](std::uint32_t) { deliver(); });
 }
@@ -68,56 +64,56 @@ Link::~Link() {
   loop_.forget(mailbox_->wake.get());
 }
 
-Result<std::unique_ptr<Link>> Link::start(const RendezvousSpec& spec, const std::string& member_id,
-                                          std::size_t unauthenticated_files, Scratch& scratch, Loop& loop,
-                                          Sink sink, Tell tell) {
+Result<std::unique_ptr<Link>> Link::start(const RendezvousSpec& spec, const std::string& run_id,
+                                          const std::string& member_id, std::size_t unauthenticated_files,
+                                          Scratch& scratch, Loop& loop, Sink sink, Tell tell) {
   std::unique_ptr<Link> link(
-      new Link(spec, member_id, unauthenticated_files, loop, std::move(sink), std::move(tell)));
-  if (spec.standalone) {
-    if (Status status = link->stand_alone(scratch); !status.ok()) return status;
-  } else if (!spec.hosts.empty()) {
-    link->join_list();
-  } else if (spec.is_host) {
-    const std::string& given = spec.listen_address;
-    const std::string listen = !*spec.is_host ? "" : given.empty() ? address_to_host_on(spec.host) : given;
-    link->join(*spec.is_host ? std::optional(listen) : std::nullopt);
-  } else if (needs_no_lookup(spec.host)) {
-    link->join(home_of(spec.host).listen_address);
-  } else {
-    link->resolve_and_join();
-  }
+      new Link(spec, run_id, member_id, unauthenticated_files, loop, std::move(sink), std::move(tell)));
+  const Status begun = std::visit([&](const auto& kind) { return link->begin(kind, scratch); }, spec.hosting);
+  if (!begun.ok()) return begun;
   return link;
 }
 
 // Every user of the machine could connect to a port on loopback; a socket in this user's own folder is
 // private.
-Status Link::stand_alone(Scratch& scratch) {
+Status Link::begin(const Standalone&, Scratch& scratch) {
   if (Status made = scratch.make(); !made.ok())
     return Status(made.exit_code(), made.message() + "; set TMPDIR to a directory that can be written");
   host_ = rendezvous::unix_endpoint(coordinator_socket_in(scratch.path()));
-  port_ = 0;
   if (Status hosted = host_on(host_); !hosted.ok()) return hosted;
   start_client();
   return {};
 }
 
-// The search for this host's place in the list runs beside: joining does not depend on it.
-void Link::join_list() {
+Status Link::begin(const External&, Scratch&) {
   start_client();
-  if (spec_.is_host && !*spec_.is_host) return;
-  if (!spec_.own_host) return find_own_place();
-  own_place_ = *spec_.own_host;
-  if (own_place_ < 0) return;
-  const std::string& given = spec_.listen_address;
-  (void)host_on(given.empty() ? address_to_host_on(spec_.hosts[static_cast<std::size_t>(own_place_)])
-                              : given);
+  return {};
+}
+
+Status Link::begin(const FixedHost& fixed, Scratch&) {
+  if (!fixed.listen_address) {
+    resolve_and_join(fixed.host);
+    return {};
+  }
+  (void)host_on(*fixed.listen_address);
+  start_client();
+  return {};
+}
+
+// The search for this host's place in the list runs beside: joining does not depend on it.
+Status Link::begin(const Candidates& list, Scratch&) {
+  start_client();
+  own_place_ = list.own.value_or(-1);
+  if (!list.own) find_own_place(list);
+  if (own_place_ >= 0) (void)host_on(list.listen_address);
+  return {};
 }
 
 // Finds the first host of the list that is this machine. As in resolve_and_join() a name may be known later,
 // or be another machine's at first; a host of the list has found itself after a minute, so the search then
 // ends.
-void Link::find_own_place() {
-  std::thread([this, mailbox = std::weak_ptr(mailbox_), hosts = spec_.hosts] {
+void Link::find_own_place(const Candidates& list) {
+  std::thread([this, mailbox = std::weak_ptr(mailbox_), hosts = list.hosts] {
     bool all_known = false;
     for (int asked = 0; !mailbox.expired() && (!all_known || asked < kTimesToAsk); ++asked) {
       all_known = true;
@@ -141,8 +137,8 @@ void Link::find_own_place() {
 // the mailbox may use the link: only the link's own loop runs jobs. A starting container may not know its own
 // name yet, and the name service may still have the address of the container that it replaces: so the look-up
 // is repeated until a coordinator answers there.
-void Link::resolve_and_join() {
-  std::thread([this, mailbox = std::weak_ptr(mailbox_), host = spec_.host] {
+void Link::resolve_and_join(const std::string& host) {
+  std::thread([this, mailbox = std::weak_ptr(mailbox_), host] {
     const auto post = [&mailbox](Job job) {
       if (const auto box = mailbox.lock()) box->post(std::move(job));
     };
@@ -151,7 +147,10 @@ void Link::resolve_and_join() {
       return box && !box->answered;
     };
     Home home = home_of(host);
-    post([this, home] { join(home.listen_address); });
+    post([this, home] {
+      if (home.listen_address) (void)host_on(*home.listen_address);
+      start_client();
+    });
     if (home.listen_address) return;
     while (!home.listen_address && wanted()) {
       std::this_thread::sleep_for(home.known ? kAskLater : kAskAgain);
@@ -176,16 +175,16 @@ Status Link::host_on(const std::string& listen_address) {
                            words = turned_away(*key_)](const std::string& address) {
       if (const auto box = mailbox.lock()) box->post([this, line = address + words] { tell_(line); });
     };
-  std::vector<int> ports{spec_.port};
-  ports.insert(ports.end(), spec_.more_ports.begin(), spec_.more_ports.end());
-  if (!spec_.hosts.empty()) {
-    const int count = static_cast<int>(spec_.hosts.size());
-    options.candidate = {.settings = rendezvous::election::settings_for(
-                             count, own_place_, spec_.failover_alone, rendezvous::merged_runs),
-                         .list = spec_.list,
-                         .peers = rendezvous::peers_on(spec_.hosts, own_place_, ports, key_, spec_.list)};
-    if (spec_.first_start) options.candidate->settings.abstain = 0;
+  if (list_ != nullptr) {
+    const int count = static_cast<int>(list_->hosts.size());
+    options.candidate = {.settings = rendezvous::election::settings_for(count, own_place_, list_->alone,
+                                                                        rendezvous::merged_runs),
+                         .list = list_name_,
+                         .peers = rendezvous::peers_on(list_->hosts, own_place_, ports_, key_, list_name_)};
+    if (list_->first_start) options.candidate->settings.abstain = 0;
   }
+  // A Unix socket has no port.
+  const std::vector<int> ports = ports_.empty() ? std::vector{0} : ports_;
   Status first;
   for (const int port : ports) {
     options.port = port;
@@ -199,22 +198,18 @@ Status Link::host_on(const std::string& listen_address) {
   return first;
 }
 
-void Link::join(const std::optional<std::string>& listen_address) {
-  if (listen_address) (void)host_on(*listen_address);
-  start_client();
-}
-
 void Link::start_client() {
   rendezvous::ClientOptions options;
   options.host = host_;
-  options.hosts = spec_.hosts;
   options.port = port_;
-  // Several hosts need not all have the same port of a row.
-  if (!spec_.hosts.empty() && !spec_.more_ports.empty()) {
-    options.port = spec_.port;
-    options.list = spec_.list;
+  if (list_ != nullptr) {
+    options.hosts = list_->hosts;
+    // Several hosts need not all have the same port of a row.
+    options.port = ports_.front();
+    if (ports_.size() > 1) options.list = list_name_;
   }
-  if (!server_ || !spec_.hosts.empty()) options.more_ports = spec_.more_ports;
+  if ((!server_ || list_ != nullptr) && ports_.size() > 1)
+    options.more_ports.assign(ports_.begin() + 1, ports_.end());
   options.key = key_;
   options.keep_alive_timeout = spec_.keep_alive_timeout;
   client_ = rendezvous::Client::start(options, [this](rendezvous::ClientEvent event) {
@@ -234,7 +229,7 @@ void Link::hear(rendezvous::ClientEvent event) {
   auto* const disconnected = std::get_if<rendezvous::Disconnected>(&event);
   // If several hosts may lead, another agent on this host, which did its part, may have ended. A `dtrun
   // store` is no agent's: it serves other runs too.
-  const bool may_host = !connected_ || (!spec_.hosts.empty() && !stores_host_);
+  const bool may_host = !connected_ || (list_ != nullptr && !stores_host_);
   if (disconnected != nullptr && may_host && !server_ && listen_address_) {
     const Status hosted = host_on(*listen_address_);
     if (hosted.exit_code() == kExitNoPermission && !disconnected->permanent)

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "agent/core/job_spec.h"
 #include "agent/process/scratch.h"
@@ -30,9 +31,9 @@ class Link {
   // `scratch`. A name is resolved in the background, so that a slow name service does not hold up signals.
   // `unauthenticated_files`: ServerOptions::unauthenticated_files of a coordinator with a key that is hosted
   // here.
-  static Result<std::unique_ptr<Link>> start(const RendezvousSpec& spec, const std::string& member_id,
-                                             std::size_t unauthenticated_files, Scratch& scratch, Loop& loop,
-                                             Sink sink, Tell tell);
+  static Result<std::unique_ptr<Link>> start(const RendezvousSpec& spec, const std::string& run_id,
+                                             const std::string& member_id, std::size_t unauthenticated_files,
+                                             Scratch& scratch, Loop& loop, Sink sink, Tell tell);
   ~Link();
   Link(const Link&) = delete;
 
@@ -64,21 +65,25 @@ class Link {
     void post(Job job);
   };
 
-  Link(const RendezvousSpec& spec, std::string member_id, std::size_t unauthenticated_files, Loop& loop,
-       Sink sink, Tell tell);
+  Link(const RendezvousSpec& spec, const std::string& run_id, std::string member_id,
+       std::size_t unauthenticated_files, Loop& loop, Sink sink, Tell tell);
 
-  Status stand_alone(Scratch& scratch);
-  void join_list();
-  void find_own_place();
-  void resolve_and_join();
-  // `listen_address`: where to host the coordinator, nothing if another machine does.
-  void join(const std::optional<std::string>& listen_address);
+  // One for each kind of Hosting.
+  Status begin(const Standalone&, Scratch& scratch);
+  Status begin(const External&, Scratch&);
+  Status begin(const FixedHost& fixed, Scratch&);
+  Status begin(const Candidates& list, Scratch&);
+  void find_own_place(const Candidates& list);
+  void resolve_and_join(const std::string& host);
   void start_client();
   Status host_on(const std::string& listen_address);
   void hear(rendezvous::ClientEvent event);
   void deliver();
 
   const RendezvousSpec& spec_;
+  const Candidates* const list_;  // null: the coordinator has one host
+  const std::string list_name_;
+  const std::vector<int> ports_;
   const std::string member_id_;
   const std::size_t unauthenticated_files_;
   std::optional<rendezvous::Credential> key_;

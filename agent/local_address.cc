@@ -94,8 +94,6 @@ Home home_of(const std::string& host) {
   return {!addresses.empty(), std::nullopt};
 }
 
-bool needs_no_lookup(const std::string& host) { return is_numeric(host) || host == "localhost"; }
-
 std::vector<std::string> own_addresses(const std::string& proven) {
   std::vector<Interface> found = interfaces();
   std::erase_if(found, [](const Interface& one) { return one.address.starts_with("fe80"); });
@@ -105,8 +103,18 @@ std::vector<std::string> own_addresses(const std::string& proven) {
   return addresses;
 }
 
+OwnAddresses addresses_for(const std::vector<std::string>& hosts) {
+  OwnAddresses own{.numeric = own_addresses("")};
+  if (std::ranges::count(hosts, "localhost") == 0) return own;
+  const std::vector<std::string> found = resolve("localhost");
+  const auto ours = std::ranges::find_if(found, is_ours);
+  if (ours != found.end()) own.localhost = *ours;
+  return own;
+}
+
 std::string reachable_address(const std::string& address, const std::string& host) {
-  if (!is_loopback(address) || host.empty() || needs_no_lookup(host)) return address;
+  const bool this_host_alone = host.empty() || host == "localhost" || is_numeric(host);
+  if (!is_loopback(address) || this_host_alone) return address;
   std::string any;
   for (const Interface& interface : interfaces()) {
     if (interface.loopback || interface.address.starts_with("fe80")) continue;

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "agent/core/hosting.h"
+
 namespace dtrun::agent {
 
 struct Home {
@@ -18,9 +20,6 @@ struct Home {
 // the coordinator listens on "0.0.0.0" or "::". May wait for the name service.
 Home home_of(const std::string& host);
 
-// True if home_of(host) answers without the name service.
-bool needs_no_lookup(const std::string& host);
-
 // The address to give to peers: `address`; or, if that is loopback although other machines use the name
 // `host`, the first address of an interface that is up, if there is one. (Debian maps a machine's own name to
 // 127.0.1.1; a standalone job has no `host`.)
@@ -31,5 +30,9 @@ std::string reachable_address(const std::string& address, const std::string& hos
 // which many hosts have alike, and loopback. Link-local ones are left out: they mean nothing without an
 // interface.
 std::vector<std::string> own_addresses(const std::string& proven);
+
+// The facts that decide_hosting() has to know of this machine if a job names these hosts. Asks for no other
+// name than localhost, and for that only if it is among them.
+OwnAddresses addresses_for(const std::vector<std::string>& hosts);
 
 }  // namespace dtrun::agent

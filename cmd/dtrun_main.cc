@@ -91,6 +91,7 @@ int launch(const cmd::Options& options, const cmd::Environment& environment) {
   set_up_log("dtrun");
   cmd::Machine machine = cmd::this_machine();
   machine.is_home = [](const std::string& host) { return agent::home_of(host).listen_address.has_value(); };
+  machine.own_addresses = agent::addresses_for;
   machine.cluster = cluster();
   Result<JobSpec> spec = cmd::make_job_spec(options, machine, environment, cmd::notice);
   if (!spec.ok()) return refuse(spec.status());

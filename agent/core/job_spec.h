@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "agent/core/gpu.h"
+#include "agent/core/hosting.h"
 #include "agent/text/colour.h"
 
 namespace dtrun {
@@ -27,22 +28,7 @@ struct NodeCount {
 };
 
 struct RendezvousSpec {
-  std::string host;             // name or numeric address of the coordinator; empty if standalone
-  int port = 0;                 // 0 if standalone
-  std::vector<int> more_ports;  // where the coordinator is if `port` is another program's, in this order
-  bool standalone = false;      // one node, whose coordinator listens on a Unix socket that the agent makes
-  // The hosts that may be the coordinator, in the order in which they take over; `host` is the first of them.
-  // Empty: there is but one.
-  std::vector<std::string> hosts;
-  // The name of the list of hosts. It is the same on each of them, by whatever addresses they reach each
-  // other; a host with another name belongs to another list. "node0,node1,node2 port 29400 of run 7".
-  std::string list;
-  std::optional<int> own_host;  // this machine's place among `hosts`, -1: none; unset: the agent finds out
-  bool first_start = false;     // no agent of this run was on this machine before
-  bool fails_over = true;       // else only the first host of any list hosts the coordinator
-  bool failover_alone = false;  // of two hosts each goes on without the other
-  std::optional<bool> is_host;  // whether this agent hosts the coordinator; unset: if `host` is this machine
-  std::string listen_address;   // where to host it, numeric; empty: the agent finds out
+  Hosting hosting;
   // The job's key, or a scoped token; null: none.
   std::shared_ptr<const rendezvous::Credential> key;
   std::string local_address;   // --local_addr; empty: the address that reaches the coordinator

@@ -279,30 +279,26 @@ FromHost refused(const Status& status) {
   return message;
 }
 
-// On any of them the first port is free, most likely; else the one that was found there is.
-void settle_candidates(const launch::Begin& begin, JobSpec* spec) {
-  RendezvousSpec& rendezvous = spec->rendezvous;
+// The launcher's words. On any candidate the first port is free, most likely; else the one that was found
+// there is.
+HostingQuestion question_of(const launch::Begin& begin) {
+  HostingQuestion question{.hosts = {begin.address()}, .ports = {begin.port()}, .any_address = true};
+  question.placement = Placement{.hosts = begin.hosts(),
+                                 .own_host = begin.has_own_candidate() ? begin.own_candidate() : -1,
+                                 .starts_once = true};
+  if (begin.candidates_size() > 0) question.hosts.clear();
   for (const launch::Candidate& one : begin.candidates()) {
-    rendezvous.hosts.push_back(one.address());
-    rendezvous.list += (rendezvous.list.empty() ? "" : ",") + one.name();
-    if (one.port() != rendezvous.port && std::ranges::count(rendezvous.more_ports, one.port()) == 0)
-      rendezvous.more_ports.push_back(one.port());
+    question.hosts.push_back(one.address());
+    question.names.push_back(one.name());
+    if (std::ranges::count(question.ports, one.port()) == 0) question.ports.push_back(one.port());
   }
-  rendezvous.list += " of run " + spec->run_id;
-  rendezvous.own_host = begin.has_own_candidate() ? begin.own_candidate() : -1;
-  rendezvous.first_start = true;
-  rendezvous.is_host.reset();
-  if (begin.has_own_candidate()) rendezvous.listen_address = "0.0.0.0";
+  return question;
 }
 
 void settle_place(const launch::Begin& begin, JobSpec* spec) {
-  if (spec->rendezvous.standalone) return;
-  spec->rendezvous.host = begin.address();
-  spec->rendezvous.port = begin.port();
-  spec->rendezvous.is_host = begin.hosts();
-  if (begin.hosts()) spec->rendezvous.listen_address = "0.0.0.0";
+  if (std::holds_alternative<Standalone>(spec->rendezvous.hosting)) return;
   if (begin.has_node_rank()) spec->node_rank = begin.node_rank();
-  if (begin.candidates_size() > 0 && spec->rendezvous.fails_over) settle_candidates(begin, spec);
+  spec->rendezvous.hosting = decide_hosting(question_of(begin), {}).hosting;
 }
 
 FromHost begun() {

@@ -18,6 +18,7 @@
 #include "cmd/launch/spool.h"
 #include "cmd/options/values.h"
 #include "cmd/plan/make_job_spec.h"
+#include "cmd/plan/rendezvous_options.h"
 #include "proto/base/ids.h"
 #include "proto/core/exit_codes.h"
 #include "rendezvous/identity/job_key.h"
@@ -141,6 +142,7 @@ Status read_ssh(const Options& options, LaunchPlan* plan) {
 Status read_job(Options options, LaunchPlan* plan) {
   if (options.program.empty()) return nothing_to_run(options);
   plan->settings.all_meet = names_config(options);
+  plan->settings.fails_over = !forbids_failover(options);
   plan->gives_input = !names_config(options) && plan->settings.purpose == Purpose::kRun;
   if (!names_config(options)) return {};
   const Result<worker::JobConfig> config = settle_config(&options);

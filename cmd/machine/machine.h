@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "agent/core/gpu.h"
+#include "agent/core/hosting.h"
 #include "cmd/cluster/place.h"
 #include "cmd/machine/cpu_binding.h"
 #include "worker/memory/need.h"
@@ -33,6 +34,9 @@ struct Machine {
   std::vector<Cpu> topology = {};  // of those CPUs
   // True if a host's name or address is this machine's; may wait for the name service.
   std::function<bool(const std::string& host)> is_home = [](const std::string&) { return false; };
+  // The facts that decide_hosting() has to know of this machine if a job names these hosts.
+  std::function<OwnAddresses(const std::vector<std::string>& hosts)> own_addresses =
+      [](const std::vector<std::string>&) { return OwnAddresses(); };
   // The view of the cluster that may have started this process; nothing: it is not asked.
   std::optional<ClusterEnvironment> cluster = {};
 };

@@ -37,13 +37,6 @@ Status check_nodes(const Place& place, const Given& given) {
                "; leave it out" + (place.several_tasks ? one_dtrun_on_each(place) : ", or start as many"));
 }
 
-// Two of three hosts must be there from the start, so not if the job may begin with fewer.
-bool names_all_hosts(const Place& place, const NodeCount& nodes) {
-  const int hosts = 1 + static_cast<int>(place.next.size());
-  if (place.starts_once) return hosts > 1;
-  return hosts > 1 && nodes.max >= hosts && nodes.max - nodes.min < hosts / 2 + 1;
-}
-
 bool sees_one_gpu_of_several(const Draft& draft) {
   const char* const visible = draft.environment("CUDA_VISIBLE_DEVICES");
   return visible != nullptr && *visible != '\0' &&
@@ -108,26 +101,21 @@ Result<std::optional<Endpoint>> endpoint_of_place(Draft& draft) {
   if (place.guessed && place.hosts == true && !draft.machine.is_home(place.first))
     return usage(place.job + " was started on " + place.first + ", and its first process is on another host" +
                  remedy);
-  RendezvousSpec& rendezvous = draft.spec.rendezvous;
-  rendezvous.is_host = place.hosts;
-  if (names_all_hosts(place, draft.spec.nodes)) {
-    rendezvous.hosts = {place.first};
-    rendezvous.hosts.insert(rendezvous.hosts.end(), place.next.begin(), place.next.end());
-    rendezvous.own_host = place.own_host;
-    rendezvous.first_start = place.starts_once;
-    rendezvous.is_host.reset();
-  }
-  if (place.ports.empty()) return std::optional(Endpoint{.host = place.first, .port = kDefaultPort});
-  rendezvous.more_ports.assign(place.ports.begin() + 1, place.ports.end());
-  return std::optional(Endpoint{.host = place.first, .port = place.ports.front()});
+  draft.meeting.hosts = {place.first};
+  draft.meeting.hosts.insert(draft.meeting.hosts.end(), place.next.begin(), place.next.end());
+  draft.meeting.ports = place.ports.empty() ? std::vector{kDefaultPort} : place.ports;
+  draft.meeting.placement =
+      Placement{.hosts = place.hosts, .own_host = place.own_host, .starts_once = place.starts_once};
+  return std::optional(Endpoint{.host = place.first, .port = draft.meeting.ports.front()});
 }
 
 Status tell_place(Draft& draft) {
   if (!draft.place) return {};
-  const RendezvousSpec& rendezvous = draft.spec.rendezvous;
+  const std::vector<std::string> hosts = hosts_of(draft.spec.rendezvous.hosting);
+  const std::vector<int> ports = ports_of(draft.spec.rendezvous.hosting);
   const int agents = draft.place->agents.value_or(draft.spec.nodes.max);
   draft.spec.place = place_line(*draft.place, draft.spec.nodes.max == 1 ? 1 : agents,
-                                endpoint_text({rendezvous.host, rendezvous.port}));
+                                hosts.empty() ? "" : endpoint_text({hosts.front(), ports.front()}));
   return {};
 }
 

@@ -24,6 +24,7 @@ struct Draft {
   const Notice& notice;
   std::optional<worker::JobConfig> config = {};  // of the built-in trainer
   JobSpec spec = {};
+  HostingQuestion meeting = {};  // where nodes meet, as far as it is read
   std::optional<GpuSight> result = {};
   std::optional<Place> place = {};  // that a cluster gave this process
 

@@ -231,7 +231,8 @@ Status read_accepted(Draft& draft) {
   }
   milliseconds unused{};
   if (Status status = draft.read("monitor_interval", &unused, parse_seconds); !status.ok()) return status;
-  if (draft.config && (draft.spec.rendezvous.standalone || draft.options.has("rdzv_endpoint"))) {
+  if (draft.config && (std::holds_alternative<Standalone>(draft.spec.rendezvous.hosting) ||
+                       draft.options.has("rdzv_endpoint"))) {
     draft.no_effect("master_port", " on the built-in trainer");
   }
   draft.no_effect("start_method", ": dtrun starts programs, not Python functions");

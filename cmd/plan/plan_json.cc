@@ -19,20 +19,26 @@ Json or_null(int number) { return number == 0 ? Json(nullptr) : Json(number); }
 Json or_null(milliseconds time) { return time.count() == 0 ? Json(nullptr) : Json(seconds(time)); }
 
 Json rendezvous_json(const RendezvousSpec& rendezvous) {
-  return {{"standalone", rendezvous.standalone},
-          {"host", or_null(rendezvous.host)},
-          {"hosts", rendezvous.hosts.empty() ? Json(nullptr) : Json(rendezvous.hosts)},
-          {"is_host", rendezvous.is_host ? Json(*rendezvous.is_host) : Json(nullptr)},
-          {"port", or_null(rendezvous.port)},
-          {"more_ports", rendezvous.more_ports.empty() ? Json(nullptr) : Json(rendezvous.more_ports)},
-          {"key_fingerprint", rendezvous.key ? Json(rendezvous.key->fingerprint()) : Json(nullptr)},
-          {"master_addr", or_null(rendezvous.master_address)},
-          {"master_port", or_null(rendezvous.master_port)},
-          {"local_addr", or_null(rendezvous.local_address)},
-          {"join_timeout", seconds(rendezvous.join_timeout)},
-          {"last_call_timeout", seconds(rendezvous.last_call)},
-          {"keep_alive_timeout", seconds(rendezvous.keep_alive_timeout)},
-          {"read_timeout", or_null(rendezvous.read_timeout.value_or(milliseconds(0)))}};
+  const Hosting& hosting = rendezvous.hosting;
+  const bool standalone = std::holds_alternative<Standalone>(hosting);
+  const std::vector<std::string> hosts = hosts_of(hosting);
+  const std::vector<int> ports = ports_of(hosting);
+  const std::optional<bool> is_host = standalone ? std::nullopt : may_host(hosting);
+  return {
+      {"standalone", standalone},
+      {"host", standalone ? Json(nullptr) : Json(hosts.front())},
+      {"hosts", std::holds_alternative<Candidates>(hosting) ? Json(hosts) : Json(nullptr)},
+      {"is_host", is_host ? Json(*is_host) : Json(nullptr)},
+      {"port", standalone ? Json(nullptr) : Json(ports.front())},
+      {"more_ports", ports.size() > 1 ? Json(std::vector(ports.begin() + 1, ports.end())) : Json(nullptr)},
+      {"key_fingerprint", rendezvous.key ? Json(rendezvous.key->fingerprint()) : Json(nullptr)},
+      {"master_addr", or_null(rendezvous.master_address)},
+      {"master_port", or_null(rendezvous.master_port)},
+      {"local_addr", or_null(rendezvous.local_address)},
+      {"join_timeout", seconds(rendezvous.join_timeout)},
+      {"last_call_timeout", seconds(rendezvous.last_call)},
+      {"keep_alive_timeout", seconds(rendezvous.keep_alive_timeout)},
+      {"read_timeout", or_null(rendezvous.read_timeout.value_or(milliseconds(0)))}};
 }
 
 // "console", "file", "both" or "none".

@@ -26,13 +26,14 @@ int port_beside(int master_port) { return master_port == 65535 ? 65534 : master_
 
 std::optional<Endpoint> no_place() { return std::nullopt; }
 
+bool stands_alone(const Draft& draft) { return draft.meeting.hosts.empty(); }
+
 Result<std::optional<Endpoint>> given_endpoint(Draft& draft, const Given& given) {
   Result<std::vector<Endpoint>> endpoints = parse_endpoints(given, kDefaultPort);
   if (!endpoints.ok()) return endpoints.status();
   const std::vector<Endpoint>& all = endpoints.value();
   if (all.front().port != 0) {
-    if (all.size() > 1)
-      for (const Endpoint& one : all) draft.spec.rendezvous.hosts.push_back(one.host);
+    for (const Endpoint& one : all) draft.meeting.hosts.push_back(one.host);
     return std::optional<Endpoint>(all.front());
   }
   if (draft.spec.nodes.max == 1) return no_place();  // torchrun's "localhost:0"
@@ -82,10 +83,16 @@ Result<std::optional<Endpoint>> find_endpoint(Draft& draft, bool is_static) {
       "runs");
 }
 
+// Where no list of hosts is known already.
+void meet_at(const Endpoint& endpoint, Draft& draft) {
+  if (draft.meeting.hosts.empty()) draft.meeting.hosts = {endpoint.host};
+  if (draft.meeting.ports.empty()) draft.meeting.ports = {endpoint.port};
+}
+
 Status stand_alone(Draft& draft) {
   if (draft.spec.nodes.max != 1) return usage("--standalone is for one node, but --nnodes allows more");
   if (draft.options.flag("standalone")) draft.no_effect("rdzv_endpoint", " with --standalone");
-  draft.spec.rendezvous.standalone = true;
+  draft.meeting.hosts.clear();
   return {};
 }
 
@@ -96,8 +103,7 @@ Status read_endpoint(Draft& draft, bool is_static) {
   if (is_static && draft.spec.nodes.max > 1 && !draft.spec.node_rank) {
     return usage("--rdzv_backend static needs --node_rank on each node");
   }
-  draft.spec.rendezvous.host = endpoint.value()->host;
-  draft.spec.rendezvous.port = endpoint.value()->port;
+  meet_at(*endpoint.value(), draft);
   return {};
 }
 
@@ -163,8 +169,7 @@ Status read_env_backend(Draft& draft) {
   rendezvous.master_address = place.master_address;
   rendezvous.master_port = place.master_port;
   if (place.world_size == 1) return stand_alone(draft);
-  rendezvous.host = place.master_address;
-  rendezvous.port = port_beside(place.master_port);
+  meet_at({.host = place.master_address, .port = port_beside(place.master_port)}, draft);
   return {};
 }
 
@@ -184,7 +189,7 @@ Status read_local_address(Draft& draft) {
   const auto address = draft.options.given("local_addr");
   if (!address || address->value.empty()) return {};
   draft.spec.rendezvous.local_address = address->value;
-  if (draft.spec.rendezvous.standalone) draft.no_effect("local_addr", " on a single node");
+  if (stands_alone(draft)) draft.no_effect("local_addr", " on a single node");
   if (may_be_host(address->value)) return {};
   return usage(quoted(*address) + ": expected a host's name or address");
 }
@@ -199,7 +204,7 @@ Status read_master_port(Draft& draft) {
 
 Status read_run_id(Draft& draft) {
   const auto id = draft.options.given("rdzv_id");
-  draft.spec.run_id = id ? id->value : draft.spec.rendezvous.standalone ? random_id(4) : "none";
+  draft.spec.run_id = id ? id->value : stands_alone(draft) ? random_id(4) : "none";
   return id ? check_run_id(*id) : Status();
 }
 
@@ -245,41 +250,15 @@ Status read_is_host(Draft& draft, const Given& given) {
                                      no = {"0", "false", "f", "no", "n"};
   if (!yes.contains(given.value) && !no.contains(given.value))
     return usage(quoted(given) + ": expected 1 or 0");
-  draft.spec.rendezvous.is_host = yes.contains(given.value);
+  draft.meeting.is_host = yes.contains(given.value);
   return {};
 }
 
-Status read_failover(const Given& given, std::optional<bool>* failover) {
+Status read_failover(Draft& draft, const Given& given) {
   if (given.value != "always" && given.value != "never")
     return usage(quoted(given) + ": expected always or never");
-  *failover = given.value == "always";
+  draft.meeting.failover = given.value == "always";
   return {};
-}
-
-// Decides whether other hosts of the list take over if the first is gone. A majority of three or more knows
-// which half of a cut network it is; two hosts do not.
-void settle_failover(Draft& draft, std::optional<bool> failover) {
-  RendezvousSpec& rendezvous = draft.spec.rendezvous;
-  const std::vector<std::string>& hosts = rendezvous.hosts;
-  rendezvous.fails_over = failover.value_or(true);
-  if (hosts.empty()) {
-    if (failover && *failover)
-      draft.notice("--rdzv_conf failover has no effect: --rdzv_endpoint names one host");
-    return;
-  }
-  const bool two = hosts.size() == 2;
-  if (!rendezvous.fails_over) {
-    rendezvous.hosts.clear();
-  } else if (two && !failover) {
-    draft.notice("only " + hosts[0] + " hosts the coordinator: if it is lost, " + hosts[1] +
-                 " does not take over, since it cannot tell that from a cut network. Name a third host, or " +
-                 "give --rdzv_conf failover=always, with which both sides of a cut may go on");
-    rendezvous.hosts.clear();
-  } else if (two) {
-    rendezvous.failover_alone = true;
-  } else if (failover) {
-    draft.notice("--rdzv_conf failover=always has no effect: of three hosts or more a majority goes on");
-  }
 }
 
 Status unknown_key(const Given& conf, const std::string& key) {
@@ -302,47 +281,47 @@ Status read_time(Draft& draft, const Given& conf, const std::string& value, cons
   return {};
 }
 
-struct Conf {
-  KeepAlive keep_alive;
-  std::optional<bool> failover;
-};
-
-Status read_conf_entry(Draft& draft, const Given& conf, const std::string& entry, Conf& read) {
+Status read_conf_entry(Draft& draft, const Given& conf, const std::string& entry, KeepAlive& keep_alive) {
   const std::size_t equals = entry.find('=');
   const std::string key(trimmed(entry.substr(0, equals), " "));
   if (equals == std::string::npos || key.empty()) return usage(quoted(conf) + ": expected KEY=SECONDS,…");
   const Given given{.value = std::string(trimmed(entry.substr(equals + 1), " ")),
                     .source = conf.source + " " + key};
   if (key == kIsHost) return read_is_host(draft, given);
-  if (key == kFailover) return read_failover(given, &read.failover);
+  if (key == kFailover) return read_failover(draft, given);
   if (std::ranges::find(kStoreKeys, key) != std::end(kStoreKeys)) {
     draft.notice(given.source + " has no effect: dtrun has no c10d store");
     return {};
   }
   const auto* time_key = std::ranges::find_if(kTimeKeys, [&](const TimeKey& one) { return key == one.name; });
   if (time_key == std::end(kTimeKeys)) return unknown_key(conf, key);
-  return read_time(draft, conf, given.value, *time_key, read.keep_alive);
+  return read_time(draft, conf, given.value, *time_key, keep_alive);
 }
 
 Status read_conf(Draft& draft) {
   const auto conf = draft.options.given("rdzv_conf");
-  Conf read;
-  if (!conf) {
-    settle_failover(draft, read.failover);
-    return {};
-  }
+  if (!conf) return {};
+  KeepAlive keep_alive;
   std::istringstream entries(conf->value);
   for (std::string entry; std::getline(entries, entry, ',');) {
-    Status status = read_conf_entry(draft, *conf, entry, read);
+    Status status = read_conf_entry(draft, *conf, entry, keep_alive);
     if (!status.ok()) return status;
   }
-  if (!draft.spec.rendezvous.standalone) settle_failover(draft, read.failover);
-  const KeepAlive& keep_alive = read.keep_alive;
   const double silence = static_cast<double>(keep_alive.interval.count()) * keep_alive.attempts;
   draft.spec.rendezvous.keep_alive_timeout = milliseconds(std::llround(silence));
-  if (draft.spec.rendezvous.standalone) draft.no_effect("rdzv_conf", " on a single node");
+  if (stands_alone(draft)) draft.no_effect("rdzv_conf", " on a single node");
   if (draft.spec.rendezvous.keep_alive_timeout >= milliseconds(100)) return {};
   return usage(conf->source + ": keep_alive_interval * keep_alive_max_attempt must be at least 0.1 seconds");
+}
+
+Status settle_hosting(Draft& draft) {
+  if (stands_alone(draft)) return {};  // spares asking for addresses
+  draft.meeting.min_nodes = draft.spec.nodes.min;
+  draft.meeting.max_nodes = draft.spec.nodes.max;
+  HostingDecision decision = decide_hosting(draft.meeting, draft.machine.own_addresses(draft.meeting.hosts));
+  draft.spec.rendezvous.hosting = std::move(decision.hosting);
+  if (!decision.notice.empty()) draft.notice(decision.notice);
+  return {};
 }
 
 // Only for options on the command line: variables may be set for many jobs.
@@ -363,11 +342,12 @@ Status take_run_of(const rendezvous::ScopedToken& token, Draft& draft) {
 
 Status read_key(Draft& draft) {
   RendezvousSpec& rendezvous = draft.spec.rendezvous;
-  if (rendezvous.standalone) tell_key_has_no_effect(draft);
-  const std::vector<std::string> hosts =
-      rendezvous.hosts.empty() ? std::vector{rendezvous.host} : rendezvous.hosts;
+  const bool alone = stands_alone(draft);
+  if (alone) tell_key_has_no_effect(draft);
+  const std::vector<std::string> hosts = hosts_of(rendezvous.hosting);
+  Endpoint endpoint;
+  if (!alone) endpoint = {.host = hosts.front(), .port = ports_of(rendezvous.hosting).front()};
   // The list's reach is that of its most exposed host.
-  Endpoint endpoint{rendezvous.host, rendezvous.port};
   for (const std::string& host : hosts)
     if (rendezvous::reach_of(host) == rendezvous::Reach::kNetwork) endpoint.host = host;
   const auto found = find_key({.offer = key_offer(draft.options, draft.environment),
@@ -375,10 +355,8 @@ Status read_key(Draft& draft) {
                                .endpoint = endpoint,
                                .only_asks = draft.options.flag("dry_run"),
                                .hosts = [&] {
-                                 if (rendezvous.own_host) return *rendezvous.own_host >= 0;
-                                 return rendezvous.is_host
-                                            ? *rendezvous.is_host
-                                            : std::ranges::any_of(hosts, draft.machine.is_home);
+                                 const std::optional<bool> known = may_host(rendezvous.hosting);
+                                 return known ? *known : std::ranges::any_of(hosts, draft.machine.is_home);
                                }});
   if (!found.ok()) return found.status();
   if (const auto& key = found.value().key) {
@@ -386,18 +364,9 @@ Status read_key(Draft& draft) {
       if (Status status = take_run_of(*token, draft); !status.ok()) return status;
     }
     rendezvous.key = std::make_shared<const rendezvous::Credential>(*key);
-  } else if (!found.value().why_none.empty() && !rendezvous.standalone) {
+  } else if (!found.value().why_none.empty() && !alone) {
     draft.notice(plain_text_notice(found.value(), endpoint));
   }
-  return {};
-}
-
-// After the run id, which a scoped token may bring.
-Status name_list(Draft& draft) {
-  RendezvousSpec& rendezvous = draft.spec.rendezvous;
-  if (rendezvous.hosts.empty()) return {};
-  rendezvous.list = join(rendezvous.hosts, ",") + " port " + std::to_string(rendezvous.port) + " of run " +
-                    draft.spec.run_id + (rendezvous.failover_alone ? " (failover=always)" : "");
   return {};
 }
 
@@ -408,9 +377,21 @@ std::string rendezvous_backend(const Options& options) {
   return backend ? backend->value : "dtrun";
 }
 
+bool forbids_failover(const Options& options) {
+  const auto conf = options.given("rdzv_conf");
+  std::istringstream entries(conf ? conf->value : "");
+  bool forbids = false;
+  for (std::string entry; std::getline(entries, entry, ',');) {
+    const std::size_t equals = entry.find('=');
+    if (equals == std::string::npos || trimmed(entry.substr(0, equals), " ") != kFailover) continue;
+    forbids = trimmed(entry.substr(equals + 1), " ") == "never";
+  }
+  return forbids;
+}
+
 Status read_rendezvous_options(Draft& draft) {
   return run_parts(draft, {read_backend, read_local_address, read_master_port, read_run_id, read_conf,
-                           read_key, name_list});
+                           settle_hosting, read_key});
 }
 
 }  // namespace dtrun::cmd

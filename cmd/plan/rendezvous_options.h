@@ -12,6 +12,9 @@ namespace dtrun::cmd {
 // spec.nodes and spec.node_rank have the options' values.
 Status read_rendezvous_options(Draft& draft);
 
+// Whether --rdzv_conf says failover=never: the first host has the coordinator for as long as the run lasts.
+bool forbids_failover(const Options& options);
+
 // --rdzv_backend or its default.
 std::string rendezvous_backend(const Options& options);
 

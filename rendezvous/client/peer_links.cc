@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // Well below a vote's lease: a host that does not answer in time is dialled anew while its vote still counts.
-constexpr milliseconds kToAnswer{250};
+constexpr milliseconds kAskTimeout{250};
 // Between two attempts to reach one that refuses.
 constexpr milliseconds kPauseAfterFailure{50};
 
@@ -91,7 +91,7 @@ class PeerLink : public std::enable_shared_from_this<PeerLink> {
     const Status status = caller_.call(
         static_cast<grpc::Status (v1::Election::Stub::*)(grpc::ClientContext*, const v1::VoteCall&,
                                                          v1::VoteReply*)>(&v1::Election::Stub::Vote),
-        request, &reply, kToAnswer);
+        request, &reply, kAskTimeout);
     if (!status.ok()) return false;
     const std::lock_guard lock(answered_mutex_);
     if (answered_) answered_(host_, from_wire(reply));

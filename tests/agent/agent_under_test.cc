@@ -5,13 +5,14 @@
 #include <vector>
 
 #include "agent/agent.h"
+#include "agent/local_address.h"
 
 int main(int argc, char** argv) {
   dtrun::JobSpec spec;
   spec.run_id = "test";
-  spec.rendezvous.standalone = true;
   spec.rendezvous.last_call = std::chrono::milliseconds(200);
-  std::string config, gpu;
+  std::string config, gpu, host = "127.0.0.1";
+  int port = 0;
   int i = 1;
   for (; i + 1 < argc && std::string(argv[i]).starts_with("--") && std::string(argv[i]) != "--"; i += 2) {
     const std::string name = argv[i], value = argv[i + 1];
@@ -29,13 +30,13 @@ int main(int argc, char** argv) {
     if (name == "--min_nodes") spec.nodes.min = number;
     if (name == "--config") config = value;
     if (name == "--gpu") gpu = value;
-    if (name == "--port") {
-      spec.rendezvous.standalone = false;
-      if (spec.rendezvous.host.empty()) spec.rendezvous.host = "127.0.0.1";
-      spec.rendezvous.port = number;
-    }
-    if (name == "--host") spec.rendezvous.host = value;
+    if (name == "--port") port = number;
+    if (name == "--host") host = value;
   }
+  if (port > 0)
+    spec.rendezvous.hosting =
+        dtrun::decide_hosting({.hosts = {host}, .ports = {port}}, dtrun::agent::addresses_for({host}))
+            .hosting;
   if (i < argc && std::string(argv[i]) == "--") ++i;
   if (config.empty()) {
     spec.program = dtrun::ExternalProgram{std::vector<std::string>(argv + i, argv + argc)};

@@ -51,6 +51,7 @@ std::string meeting_address(const LaunchState& state) {
 
 std::vector<int> hosts_that_may_lead(const LaunchState& state) {
   constexpr std::size_t kWanted = 3;
+  if (!state.settings.fails_over) return {};
   const auto meet = [&state](int one, int other) {
     const auto leads_to = [&state](int from, int to) {
       return std::ranges::none_of(state.hosts[static_cast<std::size_t>(from)].gaps,

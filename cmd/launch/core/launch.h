@@ -46,6 +46,7 @@ struct LaunchSettings {
   // Workers on any two hosts connect to each other, as the built-in trainer's do. If false, hosts that do not
   // reach each other are only reported: another program's needs are not known.
   bool all_meet = true;
+  bool fails_over = true;  // else only the first host ever has the coordinator
 };
 
 enum class HostPhase {

@@ -5,6 +5,7 @@
 
 #include "cmd/plan/make_job_spec.h"
 #include "cmd/plan/plan_json.h"
+#include "tests/cmd/plan/planned.h"
 #include "tests/support/files.h"
 
 using namespace dtrun;
@@ -12,8 +13,6 @@ using namespace dtrun::cmd;
 using test::contains;
 
 namespace {
-
-using Variables = std::map<std::string, std::string>;
 
 constexpr char kJobKey[] = "dtk1_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
 
@@ -61,6 +60,8 @@ std::string refusal_of(const std::vector<std::string>& arguments, const Around& 
   return spec.status().message();
 }
 
+std::vector<std::string> hosts(const JobSpec& spec) { return hosts_of(spec.rendezvous.hosting); }
+
 Around in_step(const Variables& more = {}) {
   Around around{.variables = {{"SLURM_JOB_ID", "4711"},
                               {"SLURM_JOB_NUM_NODES", "3"},
@@ -99,18 +100,17 @@ TEST_CASE("srun dtrun is a whole command line") {
   CHECK_FALSE(spec.preferred_rank);
   CHECK_FALSE(spec.is_replaced);
   CHECK(spec.run_id == "4711.0");
-  CHECK(spec.rendezvous.host == "n1");
-  CHECK(spec.rendezvous.port == 10240 + 8 * (4711 * 31 % 2048));
-  CHECK(spec.rendezvous.more_ports.size() == 7);
-  CHECK(spec.rendezvous.hosts == std::vector<std::string>{"n1", "n2", "n3"});
-  CHECK(spec.rendezvous.own_host == 2);
-  CHECK(spec.rendezvous.first_start);
+  CHECK(host(spec) == "n1");
+  CHECK(port(spec) == 10240 + 8 * (4711 * 31 % 2048));
+  CHECK(candidates(spec).ports.size() == 8);
+  CHECK(candidates(spec).hosts == std::vector<std::string>{"n1", "n2", "n3"});
+  CHECK(candidates(spec).own == 2);
+  CHECK(candidates(spec).first_start);
   CHECK(spec.rendezvous.key);
   CHECK(spec.nproc == 1);
   CHECK(spec.may_be_started_again);
   CHECK(contains(plan_json(spec), "\"place\": \"Slurm step 4711.0: node 2 of 3 (n3), coordinator n1:"));
-  CHECK(plan_of({"--", "x"}, in_step({{"SLURM_NODEID", "0"}, {"SLURM_PROCID", "0"}})).rendezvous.own_host ==
-        0);
+  CHECK(candidates(plan_of({"--", "x"}, in_step({{"SLURM_NODEID", "0"}, {"SLURM_PROCID", "0"}}))).own == 0);
 }
 
 TEST_CASE("what the options say counts more") {
@@ -121,16 +121,16 @@ TEST_CASE("what the options say counts more") {
   CHECK(spec.run_id == "mine");
   CHECK(spec.node_rank == 0);
   CHECK(spec.nproc == 4);
-  CHECK(spec.rendezvous.is_host == true);
-  CHECK(spec.rendezvous.host == "n1");
+  CHECK(may_host(spec.rendezvous.hosting) == true);
+  CHECK(host(spec) == "n1");
 
   const JobSpec store = plan_of({"--rdzv_endpoint", "store:1", "--", "x"}, in_step());
   CHECK(store.nodes.max == 3);
-  CHECK(store.rendezvous.host == "store");
-  CHECK(store.rendezvous.port == 1);
-  CHECK(store.rendezvous.more_ports.empty());
-  CHECK(store.rendezvous.hosts.empty());
-  CHECK_FALSE(store.rendezvous.is_host);
+  CHECK(host(store) == "store");
+  CHECK(port(store) == 1);
+  CHECK(ports_of(store.rendezvous.hosting).size() == 1);
+  CHECK(hosts(store).size() == 1);
+  CHECK_FALSE(may_host(store.rendezvous.hosting));
   CHECK(contains(store.place, "coordinator store:1"));
 
   // All by hand, as it was before dtrun knew of Slurm; the way to end is Slurm's all the same.
@@ -143,8 +143,7 @@ TEST_CASE("what the options say counts more") {
     CHECK(own.run_id != "4711.0");
     CHECK(own.may_be_started_again);
   }
-  CHECK(plan_of({"--", "x"}, in_step({{"PET_NNODES", "3"}, {"PET_RDZV_ENDPOINT", "a:7"}})).rendezvous.host ==
-        "a");
+  CHECK(host(plan_of({"--", "x"}, in_step({{"PET_NNODES", "3"}, {"PET_RDZV_ENDPOINT", "a:7"}}))) == "a");
   CHECK(plan_of({"--", "x"}, in_step({{"DTRUN_RDZV_ID", "other"}})).run_id == "other");
 }
 
@@ -168,7 +167,7 @@ TEST_CASE("shapes that no job can have are refused with what to type") {
         "Slurm step 4711.0: SLURM_NODEID=abc: expected a number from 0 to 1073741824; --standalone runs on "
         "this node "
         "alone");
-  CHECK(plan_of({"--standalone", "--", "x"}, in_step({{"SLURM_NODEID", "abc"}})).rendezvous.standalone);
+  CHECK(alone(plan_of({"--standalone", "--", "x"}, in_step({{"SLURM_NODEID", "abc"}}))));
 }
 
 TEST_CASE("several tasks on a node are a worker each") {
@@ -178,8 +177,8 @@ TEST_CASE("several tasks on a node are a worker each") {
   CHECK(spec.nproc == 1);
   CHECK(spec.first_local_rank == 1);
   CHECK(spec.local_world_size == 2);
-  CHECK(spec.rendezvous.is_host == false);
-  CHECK(spec.rendezvous.hosts.empty());  // two nodes
+  CHECK(may_host(spec.rendezvous.hosting) == false);
+  CHECK(hosts(spec).size() == 1);  // two nodes
   CHECK(plan_of({"--nproc_per_node", "1", "--", "x"}, with_tasks()).nproc == 1);
   CHECK(plan_of({"--", "x"}, with_tasks({{"PET_NPROC_PER_NODE", "auto"}})).nproc == 1);
   // --gpu-bind gives each its own GPU, which is its device 0; without it they share the node's.
@@ -191,28 +190,27 @@ TEST_CASE("several tasks on a node are a worker each") {
 }
 
 TEST_CASE("of three nodes or more the first task on each of the first three may have the coordinator") {
-  const auto rendezvous_of = [](const char* node, const char* task, const char* local,
-                                std::vector<std::string> words = {"--", "x"}) {
+  const auto spec_of = [](const char* node, const char* task, const char* local,
+                          std::vector<std::string> words = {"--", "x"}) {
     return plan_of(words, in_step({{"SLURM_STEP_NODELIST", "n[1-4]"},
                                    {"SLURM_STEP_NUM_NODES", "4"},
                                    {"SLURM_STEP_NUM_TASKS", "8"},
                                    {"SLURM_STEP_TASKS_PER_NODE", "2(x4)"},
                                    {"SLURM_NODEID", node},
                                    {"SLURM_PROCID", task},
-                                   {"SLURM_LOCALID", local}}))
-        .rendezvous;
+                                   {"SLURM_LOCALID", local}}));
   };
   const std::vector<std::string> three{"n1", "n2", "n3"};
   for (const auto& [node, task, local, own] :
        {std::tuple("0", "0", "0", 0), std::tuple("0", "4", "1", -1), std::tuple("1", "1", "0", 1),
         std::tuple("2", "2", "0", 2), std::tuple("2", "6", "1", -1), std::tuple("3", "3", "0", -1)}) {
-    const RendezvousSpec rendezvous = rendezvous_of(node, task, local);
-    CHECK(rendezvous.hosts == three);
-    CHECK(rendezvous.own_host == own);
-    CHECK(contains(rendezvous.list, "n1,n2,n3 port "));
-    CHECK(contains(rendezvous.list, " of run 4711.0"));
+    const JobSpec spec = spec_of(node, task, local);
+    CHECK(candidates(spec).hosts == three);
+    CHECK(candidates(spec).own == own);
+    CHECK(contains(list_of(candidates(spec), spec.run_id), "n1,n2,n3 port "));
+    CHECK(contains(list_of(candidates(spec), spec.run_id), " of run 4711.0"));
   }
-  CHECK(rendezvous_of("0", "0", "0", {"--rdzv_conf", "failover=never", "--", "x"}).hosts.empty());
+  CHECK(hosts(spec_of("0", "0", "0", {"--rdzv_conf", "failover=never", "--", "x"})).size() == 1);
 }
 
 TEST_CASE("a node has a worker for each GPU of the step, unless somebody says otherwise") {
@@ -226,7 +224,7 @@ TEST_CASE("a node has a worker for each GPU of the step, unless somebody says ot
 TEST_CASE("in an allocation without srun one node runs, and says so") {
   const Around shell{.variables = {{"SLURM_JOB_ID", "4711"}, {"SLURM_JOB_NUM_NODES", "3"}}};
   const JobSpec spec = plan_of({"--", "x"}, shell);
-  CHECK(spec.rendezvous.standalone);
+  CHECK(alone(spec));
   CHECK(contains(spec.place, "Slurm job 4711: one node, although the job has 3"));
   CHECK_FALSE(spec.may_be_started_again);
 }
@@ -234,7 +232,7 @@ TEST_CASE("in an allocation without srun one node runs, and says so") {
 TEST_CASE("outside of all nothing is said, and nothing changes") {
   const JobSpec spec = plan_of({"--", "x"}, {});
   CHECK(spec.place.empty());
-  CHECK(spec.rendezvous.standalone);
+  CHECK(alone(spec));
   CHECK(spec.run_id.size() == 8);
   CHECK(contains(plan_json(spec), "\"place\": null"));
 }
@@ -250,8 +248,8 @@ TEST_CASE("pods need nothing but how many they are") {
   CHECK(spec.preferred_rank == 2);
   CHECK(spec.is_replaced);
   CHECK(contains(spec.place, "Kubernetes Job mnist: node 2 of 3 (mnist-2)"));
-  CHECK(spec.rendezvous.host == "mnist-0.mnist.default.svc.cluster.local");
-  CHECK(spec.rendezvous.port == 29400);
+  CHECK(host(spec) == "mnist-0.mnist.default.svc.cluster.local");
+  CHECK(port(spec) == 29400);
   CHECK(spec.run_id == "mnist");
 }
 
@@ -271,15 +269,14 @@ TEST_CASE("of three pods each may have the coordinator, where two of them are th
     for (const auto& [pod, own] : {std::pair("0", 0), std::pair("2", 2), std::pair("3", -1)}) {
       if (*pod == '3' && *nodes == '3' && nodes[1] == 0) continue;
       const JobSpec spec = spec_of(pod, nodes);
-      CHECK(spec.rendezvous.hosts == three);
-      CHECK(spec.rendezvous.own_host == own);
-      CHECK_FALSE(spec.rendezvous.is_host);
+      CHECK(candidates(spec).hosts == three);
+      CHECK(candidates(spec).own == own);
     }
   }
   for (const char* nodes : {"2", "2:4", "1:3"}) {
     const JobSpec spec = spec_of("1", nodes);
-    CHECK(spec.rendezvous.hosts.empty());
-    CHECK(spec.rendezvous.is_host == false);
+    CHECK(hosts(spec).size() == 1);
+    CHECK(may_host(spec.rendezvous.hosting) == false);
   }
 }
 
@@ -304,7 +301,7 @@ TEST_CASE("where a launcher does not say where nodes meet, an endpoint must") {
   CHECK(contains(refusal_of({"--", "x"}, around), "was started on 10.0.0.2"));
   CHECK(plan_of({"--rdzv_endpoint", "a", "--", "x"}, around).nodes.max == 2);
   around.variables["OMPI_MCA_orte_hnp_uri"] = "7.0;tcp://10.0.0.1:1";
-  CHECK(plan_of({"--", "x"}, around).rendezvous.is_host == true);
+  CHECK(may_host(plan_of({"--", "x"}, around).rendezvous.hosting) == true);
   around.variables["OMPI_COMM_WORLD_RANK"] = "1";
-  CHECK(plan_of({"--", "x"}, around).rendezvous.host == "10.0.0.1");
+  CHECK(host(plan_of({"--", "x"}, around)) == "10.0.0.1");
 }

@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 
 TEST_CASE("without options a program runs once, standalone") {
   const JobSpec spec = good({"--", "/bin/true"});
-  CHECK(spec.rendezvous.standalone);
+  CHECK(alone(spec));
   CHECK(spec.nproc == 1);
   CHECK(spec.nodes.max == 1);
   CHECK(spec.max_restarts == 0);

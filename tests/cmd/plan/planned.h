@@ -72,6 +72,13 @@ inline std::string bad(const std::vector<std::string>& arguments, int exit_code 
   return planned.spec.status().message();
 }
 
+// Where the coordinator may be.
+inline bool alone(const JobSpec& spec) { return std::holds_alternative<Standalone>(spec.rendezvous.hosting); }
+inline std::string host(const JobSpec& spec) { return hosts_of(spec.rendezvous.hosting).at(0); }
+inline int port(const JobSpec& spec) { return ports_of(spec.rendezvous.hosting).at(0); }
+inline bool has_one_host(const JobSpec& spec) { return hosts_of(spec.rendezvous.hosting).size() == 1; }
+inline Candidates candidates(const JobSpec& spec) { return std::get<Candidates>(spec.rendezvous.hosting); }
+
 // A directory with a config and a data set whose files begin as they should, gone at the end.
 class Job {
  public:

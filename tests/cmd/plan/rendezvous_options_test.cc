@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 TEST_CASE("the endpoint may be a name, an IPv4 or an IPv6 address, with or without a port") {
   const auto endpoint = [&](const std::string& text) {
     const auto spec = good({"--nnodes", "2", "--rdzv_endpoint", text, "--", "x"});
-    return spec.rendezvous.host + " " + std::to_string(spec.rendezvous.port);
+    return host(spec) + " " + std::to_string(port(spec));
   };
   CHECK(endpoint("node0") == "node0 29400");
   CHECK(endpoint("node0:1234") == "node0 1234");
@@ -86,9 +86,9 @@ TEST_CASE("is_host says who hosts the coordinator where addresses do not tell") 
     return std::vector<std::string>{
         "--nnodes", "2", "--rdzv_endpoint", "h", "--rdzv_conf", "is_host=" + value, "--", "x"};
   };
-  CHECK_FALSE(good({"--nnodes", "2", "--rdzv_endpoint", "h", "--", "x"}).rendezvous.is_host.has_value());
-  for (const char* yes : {"1", "true", "y"}) CHECK(good(conf(yes)).rendezvous.is_host == true);
-  for (const char* no : {"0", "false", "n"}) CHECK(good(conf(no)).rendezvous.is_host == false);
+  CHECK_FALSE(may_host(good({"--nnodes", "2", "--rdzv_endpoint", "h", "--", "x"}).rendezvous.hosting));
+  for (const char* yes : {"1", "true", "y"}) CHECK(may_host(good(conf(yes)).rendezvous.hosting) == true);
+  for (const char* no : {"0", "false", "n"}) CHECK(may_host(good(conf(no)).rendezvous.hosting) == false);
   CHECK(bad(conf("maybe")).find("--rdzv_conf is_host=maybe: expected 1 or 0") != std::string::npos);
 }
 
@@ -101,24 +101,24 @@ TEST_CASE(
   };
   using Hosts = std::vector<std::string>;
   Planned three = planned("a,b,c:7", "last_call_timeout=1");
-  CHECK(three.spec.value().rendezvous.host == "a");
-  CHECK(three.spec.value().rendezvous.port == 7);
-  CHECK(three.spec.value().rendezvous.hosts == Hosts{"a", "b", "c"});
-  CHECK_FALSE(three.spec.value().rendezvous.failover_alone);
+  CHECK(host(three.spec.value()) == "a");
+  CHECK(port(three.spec.value()) == 7);
+  CHECK(candidates(three.spec.value()).hosts == Hosts{"a", "b", "c"});
+  CHECK_FALSE(candidates(three.spec.value()).alone);
   CHECK(three.notices.empty());
-  CHECK(planned("a,b,c", "failover=never").spec.value().rendezvous.hosts.empty());
+  CHECK(has_one_host(planned("a,b,c", "failover=never").spec.value()));
   CHECK(planned("a,b,c", "failover=always").notices.at(0).find("has no effect") != std::string::npos);
 
   const Planned two = plan({"--nnodes", "2", "--rdzv_endpoint", "a,b", "--", "x"});
   REQUIRE(two.spec.ok());
-  CHECK(two.spec.value().rendezvous.host == "a");
-  CHECK(two.spec.value().rendezvous.hosts.empty());
+  CHECK(host(two.spec.value()) == "a");
+  CHECK(has_one_host(two.spec.value()));
   CHECK(two.notices.at(0).find("b does not take over") != std::string::npos);
   CHECK(two.notices.at(0).find("failover=always") != std::string::npos);
   CHECK(planned("a,b", "failover=never").notices.empty());
   Planned always = planned("a,b", "failover=always");
-  CHECK(always.spec.value().rendezvous.hosts == Hosts{"a", "b"});
-  CHECK(always.spec.value().rendezvous.failover_alone);
+  CHECK(candidates(always.spec.value()).hosts == Hosts{"a", "b"});
+  CHECK(candidates(always.spec.value()).alone);
   CHECK(always.notices.empty());
 
   CHECK(planned("a", "failover=always").notices.at(0).find("names one host") != std::string::npos);
@@ -136,15 +136,15 @@ TEST_CASE("the env backend takes its place in the world from the environment") {
   CHECK(spec.nodes.max == 4);
   CHECK(spec.node_rank == 2);
   CHECK(spec.nproc == 1);
-  CHECK(spec.rendezvous.host == "10.0.0.1");
-  CHECK(spec.rendezvous.port == 1235);
+  CHECK(host(spec) == "10.0.0.1");
+  CHECK(port(spec) == 1235);
   CHECK(spec.rendezvous.master_port == 1234);
   CHECK(spec.rendezvous.master_address == "10.0.0.1");
   CHECK(bad({"--rdzv_backend", "env", "--", "x"}).find("needs RANK") != std::string::npos);
   Variables last = variables;
   last["RANK"] = "3";
   last["MASTER_PORT"] = "65535";  // the one beside it is below
-  CHECK(good({"--rdzv_backend", "env", "--", "x"}, last).rendezvous.port == 65534);
+  CHECK(port(good({"--rdzv_backend", "env", "--", "x"}, last)) == 65534);
   last["MASTER_PORT"] = "65536";
   CHECK(bad({"--rdzv_backend", "env", "--", "x"}, kExitUsage, last).find("at most 65535") !=
         std::string::npos);
@@ -157,13 +157,13 @@ TEST_CASE("the env backend takes its place in the world from the environment") {
 TEST_CASE("--master_addr and --master_port without an endpoint are torchrun's static rendezvous") {
   const JobSpec spec = good(
       {"--nnodes", "2", "--node_rank", "1", "--master_addr", "head", "--master_port", "29500", "--", "x"});
-  CHECK(spec.rendezvous.host == "head");
-  CHECK(spec.rendezvous.port == 29501);
+  CHECK(host(spec) == "head");
+  CHECK(port(spec) == 29501);
   CHECK(spec.rendezvous.master_address == "head");
   CHECK(spec.rendezvous.master_port == 29500);
   const JobSpec v6 = good({"--nnodes", "2", "--node_rank", "0", "--master_addr", "[fd00::1]", "--", "x"});
-  CHECK(v6.rendezvous.host == "fd00::1");
-  CHECK(v6.rendezvous.port == 29400);
+  CHECK(host(v6) == "fd00::1");
+  CHECK(port(v6) == 29400);
   CHECK(v6.rendezvous.master_port == 0);
   CHECK(bad({"--nnodes", "2", "--master_addr", "head", "--", "x"}).find("needs --node_rank") !=
         std::string::npos);
@@ -177,7 +177,7 @@ TEST_CASE("with an endpoint the port counts, the address only for static ranks")
   auto arguments = common;
   arguments.insert(arguments.end(), {"--rdzv_backend", "static", "--", "x"});
   const JobSpec fixed = good(arguments);
-  CHECK(fixed.rendezvous.host == "h");
+  CHECK(host(fixed) == "h");
   CHECK(fixed.rendezvous.master_address == "head");
   CHECK(fixed.rendezvous.master_port == 5);
   arguments = common;
@@ -191,11 +191,11 @@ TEST_CASE("with an endpoint the port counts, the address only for static ranks")
 
 TEST_CASE("one node has MASTER_ADDR and MASTER_PORT as given, and takes torchrun's port 0 for any") {
   const JobSpec spec = good({"--master_addr", "localhost", "--master_port", "4711", "--", "x"});
-  CHECK(spec.rendezvous.standalone);
+  CHECK(alone(spec));
   CHECK(spec.rendezvous.master_address == "localhost");
   CHECK(spec.rendezvous.master_port == 4711);
-  CHECK(good({"--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0", "--", "x"}).rendezvous.standalone);
-  CHECK(good({"--rdzv_endpoint=", "--", "x"}).rendezvous.standalone);  // torchrun's default
+  CHECK(alone(good({"--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0", "--", "x"})));
+  CHECK(alone(good({"--rdzv_endpoint=", "--", "x"})));  // torchrun's default
   CHECK(bad({"--nnodes", "2", "--rdzv_endpoint=", "--", "x"}).find("several nodes need --rdzv_endpoint") ==
         0);
 }
