@@ -58,7 +58,7 @@ class ScriptTest(unittest.TestCase):
     def assert_all_taken_in(self, faults, *options):
         """Two seconds of silence give a node up, so that it has to be taken in again."""
         code, events, errors = self.run_script("--faults", str(faults), "--every", "1.5", "--longest", "8", "--keep_alive", "2",
-                                               "--nodes", "3", "--min_nodes", "3", "--steps", "2000", *options)
+                                               "--nodes", "3", "--min_nodes", "3", "--steps", "3500", *options)
         self.assertEqual(code, 0, json.dumps(events[-1:]) + errors)
         quiet, *struck, end = events
         self.assertEqual(len(struck), faults)

@@ -137,7 +137,8 @@ TEST_CASE("interfaces and names that mislead") {
                         .name_is_loopback = true,
                         .docker0 = true,
                         .dead_nic = true});
-  CHECK(answer(hosts, "node1", "hostname -I").starts_with("172.17.0.1 192.168.7.2 10.77.0.2 "));
+  const std::string misleading = "172.17.0.1 192.168.7.2 10.77.0.2 ";
+  CHECK(answer(hosts, "node1", "hostname -I").substr(0, misleading.size()) == misleading);
   CHECK(answer(hosts, "node1", "getent ahostsv4 node1").starts_with("127.0.1.1 "));
   CHECK(answer(hosts, "node1", "getent hosts node0 || echo unknown") == "unknown\n");
 }
