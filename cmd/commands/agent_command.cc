@@ -22,8 +22,9 @@ constinit const Command kAgentCommand{
     .name = "agent",
     .summary = "One host's part of a job that `dtrun --hostfile` starts",
     .description =
-        "Started over ssh, or by what --ssh names: it takes words, directory, environment and key of the job "
-        "from its standard input and sends the workers' output back. Nobody types it.",
+        "Started over ssh or --ssh's remote shell: reads the job's command line, directory, "
+        "environment and key from standard input and sends the workers' output back. Nobody types "
+        "it.",
     .options = kOptionsOfAgent,
     .rare = true,
     .run = run_agent};

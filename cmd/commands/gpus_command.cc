@@ -16,8 +16,8 @@ namespace dtrun::cmd {
 namespace {
 
 constexpr OptionEntry kOptionsOfGpus[] = {
-    {.name = "json", .help = "All that the driver tells, as a line of JSON"},
-    {.name = "on_request", .help = "Such a line for each line of standard input, until its end"},
+    {.name = "json", .help = "All that the driver reports, as a line of JSON"},
+    {.name = "on_request", .help = "As --json, for each line of standard input, until its end"},
     kColorOption,
     kHelpOption};
 

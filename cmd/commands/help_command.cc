@@ -46,7 +46,7 @@ int run_help(const Invocation& invocation) {
 
 constinit const Command kHelpCommand{
     .name = "help",
-    .summary = "Tell how to use dtrun, one of its commands, or a config",
+    .summary = "Show help for dtrun, one of its commands, or a config",
     .description =
         "`dtrun help COMMAND` is `dtrun COMMAND --help`; `dtrun help config` names a config's keys with "
         "their defaults.",

@@ -13,8 +13,7 @@ namespace dtrun::cmd {
 
 inline constexpr OptionEntry kNodesOption = kOptionOfLauncher<"nnodes", "launch.nnodes, else 1">;
 // A scheduler takes nodes away in the best of jobs.
-inline constexpr OptionEntry kRestartsOption =
-    kOptionOfLauncher<"max_restarts", "launch.max_restarts, else 10">;
+inline constexpr OptionEntry kRestartsOption = kOptionOfLauncher<"max_restarts", "from CONFIG, else 10">;
 
 // Where the options are not given, the config's launch section counts, then their defaults. EX_USAGE.
 Result<NodeCount> nodes_of(const std::optional<Given>& nnodes, const worker::LaunchConfig& launch);

@@ -44,7 +44,7 @@ int run_key(const Invocation& invocation) {
 
 constinit const Command kKeyCommand{
     .name = "key",
-    .summary = "Make the key of a job, without which nobody may join it",
+    .summary = "Make the key of a job, which nodes need to join it",
     .description =
         "Writes it to FILE, which must not exist and which no other user may read; without FILE it is "
         "printed. "

@@ -15,15 +15,15 @@ namespace dtrun::cmd {
 namespace {
 
 constexpr OptionEntry kOptionsOfKubernetes[] = {
-    {.name = "image", .placeholder = "IMAGE", .help = "Of the pods, with a tag or digest [must be given]"},
-    {.name = "name", .placeholder = "NAME", .help = "Of all objects [the config's file name]"},
+    {.name = "image", .placeholder = "IMAGE", .help = "Pod image, with a tag or digest [must be given]"},
+    {.name = "name", .placeholder = "NAME", .help = "Objects' name [the config's file name]"},
     kNodesOption,
-    {.name = "gpus", .placeholder = "N", .help = "GPUs of each pod, with a worker for each [0]"},
-    {.name = "cpus", .placeholder = "QUANTITY", .help = "Limit of each pod, such as 8 or 500m [none]"},
-    {.name = "memory", .placeholder = "QUANTITY", .help = "Limit of each pod, such as 16Gi [none]"},
+    {.name = "gpus", .placeholder = "N", .help = "GPUs per pod, with a worker for each [0]"},
+    {.name = "cpus", .placeholder = "QUANTITY", .help = "CPU limit per pod, such as 8 or 500m [none]"},
+    {.name = "memory", .placeholder = "QUANTITY", .help = "Memory of each pod, such as 16Gi [none]"},
     {.name = "volume",
      .placeholder = "CLAIM=/PATH[:ro]",
-     .help = "Volume and where pods see it; may be repeated [none]",
+     .help = "Volume and its mount path; may be repeated [none]",
      .repeats = true},
     kRestartsOption,
     kOptionOfLauncher<"shutdown_timeout", "110">,
@@ -138,7 +138,7 @@ int run_kubernetes(const Invocation& invocation) {
 
 constinit const Command kKubernetesCommand{
     .name = "kubernetes",
-    .summary = "Write what runs a job on Kubernetes, for kubectl apply",
+    .summary = "Write a job's Kubernetes manifests, for kubectl apply",
     .description =
         "Prints a Secret with a new key, a Service, a ConfigMap with CONFIG.json, and an Indexed Job with a "
         "pod for each node. The first pod has the coordinator, under a name that stays when the pod is "

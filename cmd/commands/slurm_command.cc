@@ -13,9 +13,9 @@ namespace {
 
 constexpr OptionEntry kOptionsOfSlurm[] = {
     kNodesOption,
-    {.name = "gpus", .placeholder = "N", .help = "GPUs of each node, with a worker for each [0]"},
-    {.name = "time", .placeholder = "TIME", .help = "Time limit, as sbatch has it [the partition's]"},
-    {.name = "partition", .placeholder = "NAME", .help = "Where to run [the cluster's default]"},
+    {.name = "gpus", .placeholder = "N", .help = "GPUs per node, with a worker for each [0]"},
+    {.name = "time", .placeholder = "TIME", .help = "Time limit, as for sbatch [the partition's]"},
+    {.name = "partition", .placeholder = "NAME", .help = "Partition [the cluster's default]"},
     kRestartsOption,
     kColorOption,
     kHelpOption};

@@ -55,12 +55,10 @@ constexpr OptionEntry kOptionsOfStore[] = {
     {.name = "port", .placeholder = "N", .help = "Port; 0: any free one [29400]"},
     {.name = "peers",
      .placeholder = "HOST,HOST,HOST",
-     .help = "Three stores or more, this one too, the same list on each: one is the coordinator, and when it "
-             "is lost another one takes over"},
-    {.name = "rdzv_id", .placeholder = "ID", .help = "With `token`: the run that it opens"},
-    {.name = "ttl",
-     .placeholder = "TIME",
-     .help = "With `token`: how long, as 30m, 24h or 7d, by the clock of the store's host [24h]"},
+     .help = "Three stores or more, this one too, the same list on each: if the coordinator is lost, "
+             "another takes over"},
+    {.name = "rdzv_id", .placeholder = "ID", .help = "With `token`: the run it opens"},
+    {.name = "ttl", .placeholder = "TIME", .help = "With `token`: its lifetime, as 30m, 24h or 7d [24h]"},
     kOptionOfLauncher<"key_file", "as for the launcher">,
     {.name = "insecure", .help = "No key and plain text. Anybody who can connect may join"},
     kColorOption,
@@ -212,10 +210,10 @@ constinit const Command kStoreCommand{
     .name = "store",
     .summary = "Run the coordinator and its store on a host of their own",
     .description =
-        "For any number of jobs: agents on any node may come and go, and while this process is restarted "
-        "their workers keep running.\n\n"
-        "`dtrun store token --rdzv_id ID` starts nothing: it prints a line of text that stands in for the "
-        "store's key (--key_file or DTRUN_KEY) for that run and no other, until its time is over.",
+        "Serves any number of jobs: agents may come and go, and their workers keep running while "
+        "this process is restarted.\n\n"
+        "`dtrun store token --rdzv_id ID` starts nothing: it prints a scoped token that replaces "
+        "the store's key (--key_file or DTRUN_KEY) for that run and no other, until it expires.",
     .argument = "[token]",
     .options = kOptionsOfStore,
     .rare = true,

@@ -21,12 +21,11 @@ const PageItem kUses[] = {
 constexpr char kSummary[] = "Start and supervise distributed training";
 
 constexpr char kDescription[] =
-    "An agent on each node meets the others through a coordinator, gets ranks, starts this node's workers "
-    "with "
-    "torchrun's environment, and watches them: after a failure the job is started again, as often as "
-    "--max_restarts says, or ended everywhere with one report that names the culprit. With a config the "
-    "workers "
-    "are the built-in trainer's; key=value overrides an entry of the config (train.max_steps=10).";
+    "An agent on each node joins the others through a coordinator, gets ranks, starts this "
+    "node's workers with torchrun's environment, and supervises them: after a failure the job "
+    "is restarted, up to --max_restarts times, or ended everywhere with one report of the root "
+    "cause. With a config the workers are the built-in trainer's; key=value overrides an entry "
+    "of the config (train.max_steps=10).";
 
 constexpr char kExamples[] =
     "dtrun --standalone --nproc_per_node 2 configs/fashion_mnist_convnet.json\n"

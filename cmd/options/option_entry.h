@@ -24,7 +24,7 @@ struct OptionEntry {
 inline constexpr char kTextGroup[] = "Text";
 inline constexpr OptionEntry kHelpOption{.name = "help",
                                          .short_name = "h",
-                                         .help = "Print this help and exit; -h: in short",
+                                         .help = "Print this help and exit; -h: shorter",
                                          .group = kTextGroup,
                                          .in_torchrun = true,
                                          .asks_for_text = true};
@@ -33,8 +33,8 @@ inline constexpr OptionEntry kColorOption{
     .name = "color",
     .placeholder = "auto|always|never",
     .help =
-        "Colour in what dtrun says itself; auto: on a terminal, unless NO_COLOR is set or TERM is dumb, and "
-        "anywhere if CLICOLOR_FORCE is set [auto]",
+        "Colour in dtrun's own output; auto: on a terminal, unless NO_COLOR is set or TERM is dumb, "
+        "and anywhere if CLICOLOR_FORCE is set [auto]",
     .group = kTextGroup};
 
 // The name of an option in `Table`, an array of OptionEntry. Any other name does not compile.

@@ -25,14 +25,13 @@ inline constexpr char kAccepted[] = "Accepted because torchrun has them; without
 
 inline constexpr OptionEntry kOptions[] = {
     {.name = "standalone",
-     .help = "One node; its coordinator listens on a Unix socket, not on a port [so if --nnodes is 1 and no "
-             "endpoint is "
-             "given]",
+     .help = "Single node; its coordinator listens on a Unix socket, not a port [if --nnodes is 1 and no "
+             "endpoint is given]",
      .group = group::kJob,
      .in_torchrun = true},
     {.name = "nnodes",
      .placeholder = "N|MIN:MAX",
-     .help = "Number of nodes, or its range [what the cluster says (docs/nodes.md), else 1]",
+     .help = "Number of nodes or its range [from the cluster (docs/nodes.md), else 1]",
      .group = group::kJob,
      .in_torchrun = true,
      .common = true},
@@ -49,8 +48,8 @@ inline constexpr OptionEntry kOptions[] = {
      .group = group::kJob},
     {.name = "recovery",
      .placeholder = "memory|checkpoint",
-     .help = "Built-in trainer: after a failure, the workers that are left keep what they have trained "
-             "(memory), or all start again from the newest checkpoint (checkpoint) [memory]",
+     .help = "Built-in trainer: after a failure, surviving workers keep their training state (memory), "
+             "or all restart from the newest checkpoint (checkpoint) [memory]",
      .group = group::kJob},
     {.name = "node_rank",
      .placeholder = "N",
@@ -59,12 +58,12 @@ inline constexpr OptionEntry kOptions[] = {
      .in_torchrun = true},
     {.name = "topology",
      .placeholder = "PLACE",
-     .help = "Where this node is in the network, from the outside in, such as pod2.rack7: nodes of one place "
-             "get neighbouring ranks, which exchange most [$SLURM_TOPOLOGY_ADDR, else not known]",
+     .help = "Place of this node in the network, outermost level first, such as pod2.rack7: nodes of one "
+             "place get neighbouring ranks, which exchange most [$SLURM_TOPOLOGY_ADDR, else unknown]",
      .group = group::kJob},
     {.name = "role",
      .placeholder = "NAME",
-     .help = "Name of the workers' role, shown before their output [default]",
+     .help = "Role name of the workers, shown before their output [default]",
      .group = group::kJob,
      .in_torchrun = true},
     {.name = "dry_run",
@@ -99,17 +98,15 @@ inline constexpr OptionEntry kOptions[] = {
 
     {.name = "rdzv_endpoint",
      .placeholder = "HOST[:PORT]",
-     .help = "Where the coordinator is; the agent on that host starts it. Port 29400 [the first node of the "
-             "cluster's "
-             "job]. HOST,HOST,HOST: another takes over",
+     .help = "Host of the coordinator; the agent there starts it. Port 29400 [the first node of the "
+             "cluster's job]. HOST,HOST,HOST: candidates for failover",
      .group = group::kMeeting,
      .in_torchrun = true,
      .common = true},
     {.name = "rdzv_backend",
      .placeholder = "dtrun|c10d|static|env",
-     .help =
-         "Who gives the ranks: the coordinator (dtrun, also called c10d); static: --node_rank; env: RANK, "
-         "WORLD_SIZE, MASTER_ADDR and MASTER_PORT, for one worker [dtrun]",
+     .help = "Source of the ranks: the coordinator (dtrun, also called c10d); static: --node_rank; env: "
+             "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, for one worker [dtrun]",
      .group = group::kMeeting,
      .in_torchrun = true},
     {.name = "rdzv_id",
@@ -119,24 +116,21 @@ inline constexpr OptionEntry kOptions[] = {
      .in_torchrun = true},
     {.name = "rdzv_conf",
      .placeholder = "K=V,...",
-     .help =
-         "join_timeout=600, last_call_timeout=5, keep_alive_interval=5, keep_alive_max_attempt=3; "
-         "read_timeout: "
-         "how long a node goes on without its coordinator [30; join_timeout with `dtrun store`] (seconds); "
-         "is_host=1 or 0: whether this node hosts the coordinator [if the endpoint is its own address]; "
-         "failover=always or never: whether of two hosts the second takes over [never]",
+     .help = "join_timeout=600, last_call_timeout=5, keep_alive_interval=5, keep_alive_max_attempt=3; "
+             "read_timeout: how long a node goes on without its coordinator [30; join_timeout with "
+             "`dtrun store`] (seconds); is_host=1 or 0: whether this node hosts the coordinator [if the "
+             "endpoint is its own address]; failover=always or never: whether the second of two hosts "
+             "takes over [never]",
      .group = group::kMeeting,
      .in_torchrun = true},
     {.name = "key_file",
      .placeholder = "FILE",
-     .help =
-         "The job's key (`dtrun key` makes one), the same on all nodes: only who has it may join, and what "
-         "agents and coordinator say is encrypted [$DTRUN_KEY, the key itself; $DTRUN_KEY_FD, a "
-         "descriptor "
-         "to read it from; this user's key, ~/.config/dtrun/key, made when it is first needed]",
+     .help = "The key to join with, from `dtrun key`, the same on all nodes; it encrypts, too [$DTRUN_KEY, "
+             "the key itself; $DTRUN_KEY_FD, a descriptor to read it from; this user's key, "
+             "~/.config/dtrun/key, made when it is first needed]",
      .group = group::kMeeting},
     {.name = "insecure",
-     .help = "On all nodes: no key and plain text. Anybody who can connect to the endpoint may join",
+     .help = "No key and plain text, on all nodes. Anybody who can reach the endpoint may join",
      .group = group::kMeeting},
     {.name = "master_addr",
      .placeholder = "ADDR",
@@ -158,10 +152,9 @@ inline constexpr OptionEntry kOptions[] = {
 
     {.name = "hostfile",
      .placeholder = "FILE",
-     .help =
-         "Run the job on the hosts of FILE, over ssh; a line each: `node1`, `node1 slots=4`, `node1:4`, "
-         "`ada@node[2-5]`, as mpirun's and DeepSpeed's files have it; slots are the host's workers, where "
-         "--nproc_per_node is not given. Nothing but ssh is needed there",
+     .help = "Run the job on the hosts of FILE, over ssh; a line each: `node1`, `node1 slots=4`, "
+             "`node1:4`, `ada@node[2-5]`, as in hostfiles of mpirun and DeepSpeed; slots are the host's "
+             "workers, if --nproc_per_node is not given. Nothing but ssh is needed there",
      .group = group::kHosts,
      .common = true},
     {.name = "hosts",
@@ -171,65 +164,61 @@ inline constexpr OptionEntry kOptions[] = {
      .group = group::kHosts},
     {.name = "include",
      .placeholder = "HOST[:GPU,...]@...",
-     .help = "Only these of the hosts, or of a host's GPUs: node1@node2:0,2",
+     .help = "Use only these hosts, or a host's GPUs: node1@node2:0,2",
      .group = group::kHosts},
-    {.name = "exclude", .placeholder = "HOST[:GPU,...]@...", .help = "All but these", .group = group::kHosts},
+    {.name = "exclude", .placeholder = "HOST[:GPU,...]@...", .help = "Omit these", .group = group::kHosts},
     {.name = "check",
-     .help = "Start nothing: say of each host whether the job could run there, and whether the hosts reach "
+     .help = "Start nothing; report whether the job could run on each host, and whether the hosts reach "
              "each other",
      .group = group::kHosts},
     {.name = "detach",
-     .help =
-         "Start the job and leave it to itself; `dtrun attach`, `dtrun stop` and `dtrun logs` find it again",
+     .help = "Run the job in the background; `dtrun attach`, `dtrun stop` and `dtrun logs` find it again",
      .group = group::kHosts},
     {.name = "chdir",
      .placeholder = "DIR",
-     .help = "The directory to run in, on every host [the current one]",
+     .help = "Working directory on every host [the current one]",
      .group = group::kHosts},
     {.name = "export",
      .short_name = "x",
      .placeholder = "NAME[=VALUE]",
-     .help =
-         "Send this variable to the hosts, or one of a new value; ^PATTERN keeps variables here. May be "
-         "repeated [all variables travel but those of this session or host, such as HOME, SSH_*, SLURM_*]",
+     .help = "Send this variable to the hosts, or set it there; ^PATTERN keeps variables here. May be "
+             "repeated [all variables are sent but those of this session or host, such as HOME, SSH_*, "
+             "SLURM_*]",
      .group = group::kHosts,
      .repeats = true},
     {.name = "env_file",
      .placeholder = "FILE",
-     .help = "Variables for the hosts, a line NAME=VALUE each, as in DeepSpeed's .deepspeed_env",
+     .help = "Variables for the hosts, a NAME=VALUE per line, as in DeepSpeed's .deepspeed_env",
      .group = group::kHosts},
     {.name = "ssh",
      .placeholder = "COMMAND",
-     .help =
-         "What runs a command on a host, and is given its name and the command: `ssh -p 2222`, `docker exec "
-         "-i` [ssh]",
+     .help = "Remote shell, called with a host's name and the command to run: `ssh -p 2222`, `docker "
+             "exec -i` [ssh]",
      .group = group::kHosts},
     {.name = "accept_new_host_keys",
-     .help =
-         "Trust hosts that ssh does not know yet, and remember their keys. A key that has changed is never "
-         "accepted",
+     .help = "Trust hosts that ssh does not know yet, and remember their keys. A changed key is never "
+             "accepted",
      .group = group::kHosts},
 
     {.name = "max_restarts",
      .placeholder = "N",
-     .help = "Restarts after failures, for the whole job [0]",
+     .help = "Job restarts on failure [0]",
      .group = group::kFailures,
      .in_torchrun = true,
      .common = true},
     {.name = "crash_loop_limit",
      .placeholder = "N",
-     .help = "End the job after N failures in a row that are alike and come soon after the start, even if "
-             "restarts are left [0: it only restarts more slowly]",
+     .help = "End the job after N similar failures in a row, each soon after the start, even if restarts "
+             "are left [0: it only restarts more slowly]",
      .group = group::kFailures},
     {.name = "no_restart_exit_codes",
      .placeholder = "N|N-M,...",
-     .help = "Exit codes of a program that a restart would not cure; \"\": none. The built-in trainer has "
-             "its own "
+     .help = "Exit codes of a program that prevent a restart; \"\": none. The built-in trainer has its own "
              "[2,64-78]",
      .group = group::kFailures},
     {.name = "shutdown_timeout",
      .placeholder = "SECONDS",
-     .help = "Grace between SIGTERM and SIGKILL for workers, and for processes that they leave behind [30]",
+     .help = "Grace period between SIGTERM and SIGKILL for workers and processes they leave behind [30]",
      .group = group::kFailures,
      .in_torchrun = true},
     {.name = "signals_to_handle",
@@ -241,21 +230,16 @@ inline constexpr OptionEntry kOptions[] = {
      .in_torchrun = true},
     {.name = "heartbeat_timeout",
      .placeholder = "SECONDS",
-     .help =
-         "A worker that reports progress and has stopped to for this long hangs: where all workers stand is "
-         "reported, their stacks are written to their log directories, and it is killed and counts as "
-         "failed. "
-         "The built-in trainer "
-         "always reports; another program does by touching the file $DTRUN_HEARTBEAT_FILE, and is held to it "
-         "from the first time on [never]",
+     .help = "Time without a heartbeat after which a worker counts as hung: all workers' stack locations "
+             "are reported, their stacks are written to their log directories, and it is killed and "
+             "counts as failed. The built-in trainer always sends heartbeats; another program does by "
+             "touching the file $DTRUN_HEARTBEAT_FILE, and must from the first one on [never]",
      .group = group::kFailures},
     {.name = "stall_timeout",
      .placeholder = "SECONDS",
-     .help =
-         "The same for programs that do not report: when no worker of the node wrote anything or used "
-         "the CPU "
-         "for this long. Make it longer than any wait: for another node, a file system, a download, a person "
-         "[never]",
+     .help = "The same for programs without heartbeats: time in which no worker of the node wrote "
+             "anything or used the CPU. Make it longer than any wait: for another node, a file system, a "
+             "download, a person [never]",
      .group = group::kFailures},
 
     {.name = "log_dir",
@@ -268,21 +252,20 @@ inline constexpr OptionEntry kOptions[] = {
     {.name = "redirects",
      .short_name = "r",
      .placeholder = "N|RANK:N,...",
-     .help = "Streams that go to a file only: 0 none, 1 stdout, 2 stderr, 3 both; for all workers or by "
+     .help = "Streams written only to a file: 0 none, 1 stdout, 2 stderr, 3 both; for all workers or by "
              "local rank",
      .group = group::kOutput,
      .in_torchrun = true},
     {.name = "tee",
      .short_name = "t",
      .placeholder = "N|RANK:N,...",
-     .help = "Streams that go to a file and the console, in the same form [3 with --log_dir, unless "
-             "--redirects is "
-             "given]",
+     .help = "Streams written to a file and the console, same form [3 with --log_dir, unless --redirects "
+             "is given]",
      .group = group::kOutput,
      .in_torchrun = true},
     {.name = "local_ranks_filter",
      .placeholder = "RANK,...",
-     .help = "Only these local ranks are shown on the console; files are not affected [all]",
+     .help = "Local ranks to show on the console; files are not affected [all]",
      .group = group::kOutput,
      .in_torchrun = true},
     {.name = "duplicate_stdout_filters",
@@ -299,14 +282,13 @@ inline constexpr OptionEntry kOptions[] = {
      .in_torchrun = true},
     {.name = "log_prefix",
      .placeholder = "TEXT",
-     .help = "Before each line on the console; {role}, {rank}, {local_rank}, {host} and {time} are filled "
-             "in; \"\": "
-             "nothing [\"[{role}:{rank}]\"]",
+     .help = "Prefix of lines on the console; {role}, {rank}, {local_rank}, {host} and {time} are filled "
+             "in; \"\": none [\"[{role}:{rank}]\"]",
      .group = group::kOutput},
     {.name = "log_line_prefix_template",
      .placeholder = "TEXT",
-     .help = "torchrun's spelling of it: ${role_name}, ${rank}, ${local_rank}, ${hostname}; also read from "
-             "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
+     .help = "The same, as in torchrun: ${role_name}, ${rank}, ${local_rank}, ${hostname}; also read "
+             "from TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
      .group = group::kOutput,
      .in_torchrun = true},
     {.name = "log_timestamps",
@@ -314,23 +296,21 @@ inline constexpr OptionEntry kOptions[] = {
      .group = group::kOutput},
     {.name = "log_max_size",
      .placeholder = "SIZE",
-     .help = "When a log file reaches SIZE (500K, 100M, 2G), it becomes stdout.log.1; the 5 newest of these "
-             "are kept "
-             "[no limit]",
+     .help = "Size (500K, 100M, 2G) at which a log file is rotated to stdout.log.1; the 5 newest are "
+             "kept [no limit]",
      .group = group::kOutput},
 
     {.name = "progress",
      .placeholder = "auto|bar|plain|json|none",
-     .help =
-         "Built-in trainer: how its progress is shown. bar: a bar on a terminal, plain elsewhere, to "
-         "standard "
-         "error; plain: a line every 5 seconds, to standard error; json: an object a line (step, loss and so "
-         "on, see docs/status.md), to standard output; none: not at all [auto, which is bar]",
+     .help = "Built-in trainer: progress display. bar: a bar on a terminal, plain elsewhere, to standard "
+             "error; plain: a line every 5 seconds, to standard error; json: an object per line (step, "
+             "loss and so on, see docs/status.md), to standard output; none: no display [auto, which is "
+             "bar]",
      .group = group::kOutput},
 
     {.name = "monitor_interval",
      .placeholder = "SECONDS",
-     .help = "dtrun waits on events, it does not poll workers",
+     .help = "dtrun waits for events and polls no workers",
      .group = group::kAccepted,
      .in_torchrun = true},
     {.name = "start_method",

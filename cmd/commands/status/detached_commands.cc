@@ -13,13 +13,9 @@ namespace {
 
 constexpr OptionEntry kOptionsOfAttach[] = {kColorOption, kHelpOption};
 constexpr OptionEntry kOptionsOfStop[] = {
-    {.name = "now", .help = "Kill the workers at once, without the time that they have to end"},
-    kColorOption,
-    kHelpOption};
+    {.name = "now", .help = "Kill the workers at once, without a grace period"}, kColorOption, kHelpOption};
 constexpr OptionEntry kOptionsOfLogs[] = {
-    {.name = "follow", .short_name = "f", .help = "Go on until the job has ended"},
-    kColorOption,
-    kHelpOption};
+    {.name = "follow", .short_name = "f", .help = "Follow the output to its end"}, kColorOption, kHelpOption};
 
 // Calls the run's hosts, as `prepare` changes the plan.
 template <typename Prepare>
@@ -61,11 +57,11 @@ int run_logs(const Invocation& invocation) {
 
 constinit const Command kAttachCommand{
     .name = "attach",
-    .summary = "Come back to a job that was started with --detach",
+    .summary = "Attach to a job that was started with --detach",
     .description =
-        "Shows what the job has said from its start on, then what it says, and ends with its exit code. "
-        "Ctrl-C leaves the job alone. Also for a job that has ended. RUN may be left out where one run goes "
-        "on.",
+        "Shows the job's output from its start on, then follows it, and ends with its exit code. "
+        "Ctrl-C leaves the job running. Also for a job that has ended. RUN may be left out if one "
+        "run is active.",
     .argument = "[RUN]",
     .options = kOptionsOfAttach,
     .rare = true,
@@ -75,15 +71,15 @@ constinit const Command kStopCommand{
     .name = "stop",
     .summary = "End a job that was started with --detach",
     .description =
-        "As Ctrl-C on the terminal of a job: workers are told to end, and waited for. Ctrl-C here, or "
-        "--now, kills them at once. Ends with 0 when the job runs nowhere any more.",
+        "Like Ctrl-C on the terminal of a job: workers are told to end, and waited for. Ctrl-C "
+        "here, or --now, kills them at once. Ends with 0 once the job runs nowhere.",
     .argument = "[RUN]",
     .options = kOptionsOfStop,
     .rare = true,
     .run = run_stop};
 
 constinit const Command kLogsCommand{.name = "logs",
-                                     .summary = "Show what a job that was started with --detach has said",
+                                     .summary = "Show the output of a job started with --detach",
                                      .description = "Ends with 0, whatever the job's exit code.",
                                      .argument = "[RUN]",
                                      .options = kOptionsOfLogs,

@@ -244,10 +244,10 @@ constexpr OptionEntry kOptionsOfStatus[] = {
     {.name = "rdzv_id", .placeholder = "ID", .help = "Only this run, as RUN_ID [all]"},
     kOptionOfLauncher<"key_file", "as for the launcher">,
     {.name = "insecure", .help = "Ask a coordinator that has no key, in plain text"},
-    {.name = "json", .help = "A JSON array with an object for each run; with --watch an object a line"},
+    {.name = "json", .help = "JSON: an array of runs; with --watch a run per line"},
     {.name = "watch", .help = "Ask again every second: one run until it is over, all runs until interrupted"},
-    {.name = "ready", .help = "For probes: 0 if workers are at work here, else 69"},
-    {.name = "exit_status", .help = "With --watch RUN_ID: end with the run's exit code instead of 0"},
+    {.name = "ready", .help = "For probes: exit 0 if workers run here, else 69"},
+    {.name = "exit_status", .help = "With --watch RUN_ID: exit with the run's exit code, not 0"},
     kColorOption,
     kHelpOption};
 
@@ -280,7 +280,7 @@ int run_status(const Invocation& invocation) {
 
 constinit const Command kStatusCommand{
     .name = "status",
-    .summary = "Show who is where, doing what",
+    .summary = "Show the state of runs",
     .description =
         "Asks one coordinator, or those of all jobs of this user that have an agent on this host. Runs that "
         "ended within the last ten minutes are shown too. "

@@ -26,7 +26,7 @@ int run_export(const Invocation& invocation) {
 
 constinit const Command kExportCommand{
     .name = "export",
-    .summary = "Write a trained model as Hugging Face's transformers reads it",
+    .summary = "Write a trained model for Hugging Face's transformers",
     .description =
         "RUN is the output_dir of a job, or one of its checkpoints; of a job that has not ended the newest "
         "checkpoint is taken. DIR gets model.safetensors and config.json, and what is there under these "

@@ -17,15 +17,13 @@ constexpr OptionEntry kOptionsOfPrepare[] = {
     {.name = "tokenizer",
      .placeholder = "PATH",
      .help = "A tokenizer.json, a vocab.json with merges.txt beside it, or their directory; must be given"},
-    {.name = "name", .placeholder = "NAME", .help = "What the files' names begin with [tokens]"},
-    {.name = "shard_tokens", .placeholder = "N", .help = "Tokens of a file; the last has fewer [100000000]"},
-    {.name = "val_fraction", .placeholder = "X", .help = "How much is for validation; 0: nothing [0.01]"},
-    {.name = "eos_token", .placeholder = "TOKEN", .help = "What goes before each document [<|endoftext|>]"},
-    {.name = "json_field",
-     .placeholder = "NAME",
-     .help = "Where a .jsonl file's lines have their text [text]"},
-    {.name = "files", .placeholder = "PATTERN", .help = "Which files of a directory are read [*]"},
-    {.name = "threads", .placeholder = "N", .help = "How many encode; changes no byte [one per core]"},
+    {.name = "name", .placeholder = "NAME", .help = "Prefix of the files' names [tokens]"},
+    {.name = "shard_tokens", .placeholder = "N", .help = "Tokens per file; the last has fewer [100000000]"},
+    {.name = "val_fraction", .placeholder = "X", .help = "Fraction for validation; 0: none [0.01]"},
+    {.name = "eos_token", .placeholder = "TOKEN", .help = "Token before each document [<|endoftext|>]"},
+    {.name = "json_field", .placeholder = "NAME", .help = "Text field of a .jsonl file's lines [text]"},
+    {.name = "files", .placeholder = "PATTERN", .help = "Pattern of a directory's files [*]"},
+    {.name = "threads", .placeholder = "N", .help = "Encoding threads; change no byte [one per core]"},
     kColorOption,
     kHelpOption};
 
@@ -89,7 +87,7 @@ int run_prepare(const Invocation& invocation) {
 
 constinit const Command kPrepareCommand{
     .name = "prepare",
-    .summary = "Make token files of text",
+    .summary = "Tokenize text into files",
     .description =
         "Each TEXT is a file, or a directory whose files are taken at any depth. A file is a document; one "
         "whose "

@@ -13,12 +13,12 @@ namespace dtrun::cmd {
 namespace {
 
 constexpr OptionEntry kOptionsOfProfile[] = {
-    {.name = "lanes", .placeholder = "N", .help = "Lanes that compute at the same time [1]"},
+    {.name = "lanes", .placeholder = "N", .help = "Lanes that compute at once [1]"},
     {.name = "steps", .placeholder = "N", .help = "Steps to measure [as many as take two seconds]"},
     {.name = "json", .help = "One JSON object instead of a table"},
     {.name = "trace",
      .placeholder = "FILE",
-     .help = "Write what each lane or stream did when, as chrome://tracing and ui.perfetto.dev show it"},
+     .help = "Write a trace of each lane or stream, for chrome://tracing and ui.perfetto.dev"},
     kColorOption,
     kHelpOption};
 

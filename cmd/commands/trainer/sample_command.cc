@@ -17,17 +17,17 @@ namespace {
 constexpr OptionEntry kOptionsOfSample[] = {
     {.name = "prompt",
      .placeholder = "TEXT",
-     .help = "What the text begins with; of a job on tokens without a tokenizer their numbers, with spaces "
-             "between them [<|endoftext|>, or a new line]"},
-    {.name = "max_new_tokens", .placeholder = "N", .help = "How many tokens follow [256]"},
+     .help = "Beginning of the text; for a job on tokens without a tokenizer, token numbers separated by "
+             "spaces [<|endoftext|>, or a new line]"},
+    {.name = "max_new_tokens", .placeholder = "N", .help = "Tokens to generate [256]"},
     {.name = "temperature",
      .placeholder = "X",
-     .help = "Below 1 the likelier tokens come more often, above 1 less; 0: always the likeliest [1]"},
-    {.name = "top_k", .placeholder = "N", .help = "Choose among so many likeliest tokens; 0: among all [0]"},
+     .help = "Sampling temperature: below 1 favours likelier tokens; 0: always the likeliest [1]"},
+    {.name = "top_k", .placeholder = "N", .help = "Sample from the N likeliest tokens; 0: from all [0]"},
     {.name = "top_p",
      .placeholder = "X",
-     .help = "Choose among the fewest likeliest tokens whose probabilities add up to this [1]"},
-    {.name = "seed", .placeholder = "N", .help = "The same seed writes the same text again [0]"},
+     .help = "Sample from the fewest likeliest tokens whose probabilities sum to X [1]"},
+    {.name = "seed", .placeholder = "N", .help = "Random seed; a seed gives one text [0]"},
     kColorOption,
     kHelpOption};
 
@@ -67,7 +67,7 @@ int run_sample(const Invocation& invocation) {
 
 constinit const Command kSampleCommand{
     .name = "sample",
-    .summary = "Write text with a trained gpt2",
+    .summary = "Generate text with a trained gpt2",
     .description =
         "RUN is the output_dir of a job that trains a gpt2, or one of its checkpoints; of a job that has not "
         "ended "
