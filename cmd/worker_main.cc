@@ -33,7 +33,8 @@
 #include "worker/prepare/prepare.h"
 #include "worker/profile/profile.h"
 #include "worker/sample/sample.h"
-#include "worker/trainer/control_client.h"
+#include "worker/trainer/agent_protocol/control_client.h"
+#include "worker/trainer/recovery/save_alone.h"
 #include "worker/trainer/trainer.h"
 
 namespace dtrun::worker {

@@ -32,9 +32,9 @@ std::string why_no_cuda(const GpuSight& result, int built_for) {
          "; this dtrun needs " + std::to_string(built_for / 1000) + ".0 or newer)";
 }
 
-Result<DeviceChoice> choose_device(const std::string& device, const std::string& obstacle,
+Result<DeviceChoice> choose_device(worker::DeviceType device, const std::string& obstacle,
                                    const std::vector<Gpu>& gpus, int workers) {
-  if (device == "cpu") return DeviceChoice{.gpus = {}, .why = "cpu, as /device says"};
+  if (device == worker::DeviceType::kCpu) return DeviceChoice{.gpus = {}, .why = "cpu, as /device says"};
   const auto count = static_cast<std::size_t>(workers);
   const std::string problem = obstacle.empty() ? misfit(gpus, count) : obstacle;
   if (problem.empty()) {
@@ -42,7 +42,7 @@ Result<DeviceChoice> choose_device(const std::string& device, const std::string&
     choice.why = "cuda, " + gpu_count_text(choice.gpus);
     return choice;
   }
-  if (device == "cuda") return Status(kExitConfig, "/device is \"cuda\", but " + problem);
+  if (device == worker::DeviceType::kCuda) return Status(kExitConfig, "/device is \"cuda\", but " + problem);
   return DeviceChoice{.gpus = {}, .why = "cpu, " + problem};
 }
 

@@ -7,6 +7,7 @@
 
 #include "agent/core/gpu.h"
 #include "proto/core/status.h"
+#include "worker/config/choices.h"
 
 namespace dtrun::cmd {
 
@@ -18,9 +19,9 @@ struct DeviceChoice {
   std::string why = {};        // "cuda, 8 GPUs (NVIDIA H200)", "cpu, no GPU here (no NVIDIA driver)"
 };
 
-// `device`: "auto", "cpu" or "cuda". `obstacle`: why workers cannot use CUDA at all; empty: they can use
-// `gpus`, one each. EX_CONFIG if "cuda" was asked for and cannot be had.
-Result<DeviceChoice> choose_device(const std::string& device, const std::string& obstacle,
+// `obstacle`: why workers cannot use CUDA at all; empty: they can use `gpus`, one each. EX_CONFIG if kCuda
+// was asked for and cannot be had.
+Result<DeviceChoice> choose_device(worker::DeviceType device, const std::string& obstacle,
                                    const std::vector<Gpu>& gpus, int workers);
 
 }  // namespace dtrun::cmd

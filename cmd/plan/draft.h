@@ -34,7 +34,8 @@ struct Draft {
   // Asks the machine, once.
   const GpuSight& gpus() {
     const auto nproc = options.given("nproc_per_node");
-    const bool asked_for = (config && config->device == "cuda") || (nproc && nproc->value == "gpu");
+    const bool asked_for =
+        (config && config->device == worker::DeviceType::kCuda) || (nproc && nproc->value == "gpu");
     if (!result) result = machine.gpus(asked_for);
     return *result;
   }

@@ -101,7 +101,7 @@ Status read_program(Draft& draft) {
 std::string gpu_obstacle(Draft& draft) {
   if (!draft.config)
     return draft.gpus().gpus.empty() ? "no GPU here (" + draft.gpus().why_none + ")" : std::string();
-  if (draft.config->device == "cpu") return "/device is \"cpu\"";
+  if (draft.config->device == worker::DeviceType::kCpu) return "/device is \"cpu\"";
   const std::string refusal = worker::cuda_refusal(*draft.config, draft.machine.worker_cuda);
   return refusal.empty() ? why_no_cuda(draft.gpus(), draft.machine.worker_cuda) : refusal;
 }
@@ -162,7 +162,7 @@ Status read_device(Draft& draft) {
     return {};
   }
   const worker::JobConfig& config = *draft.config;
-  const std::string obstacle = config.device == "cpu" ? "" : gpu_obstacle(draft);
+  const std::string obstacle = config.device == worker::DeviceType::kCpu ? "" : gpu_obstacle(draft);
   Result<DeviceChoice> choice = choose_device(config.device, obstacle, gpus_for_workers(draft), spec.nproc);
   if (!choice.ok()) return choice.status().within(draft.options.program[0]);
   spec.gpus = choice.value().gpus;

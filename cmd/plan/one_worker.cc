@@ -12,13 +12,13 @@ Result<DeviceChoice> device_of_one_worker(const std::string& path, std::span<con
   const Result<ConfigFile> file = read_job_config(path, overrides);
   if (!file.ok()) return file.status();
   const worker::JobConfig& config = file.value().config;
-  const std::string& device = config.device;
+  const worker::DeviceType device = config.device;
   std::string obstacle;
   GpuSight result;
-  if (device != "cpu") {
+  if (device != worker::DeviceType::kCpu) {
     obstacle = worker::cuda_refusal(config, machine.worker_cuda);
     if (obstacle.empty()) {
-      result = machine.gpus(device == "cuda");
+      result = machine.gpus(device == worker::DeviceType::kCuda);
       obstacle = why_no_cuda(result, machine.worker_cuda);
     }
   }

@@ -13,7 +13,6 @@
 #include "tests/bench/jobs.h"
 #include "worker/base/error.h"
 #include "worker/device/cuda/failure.h"
-#include "worker/device/cuda/matmul_check.h"
 
 namespace dtrun::worker::cuda {
 namespace {

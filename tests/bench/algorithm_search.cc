@@ -6,7 +6,7 @@
 
 #include "tests/bench/multiplication.h"
 #include "worker/base/error.h"
-#include "worker/device/cuda/matmul_check.h"
+#include "worker/device/cuda/matmul/matmul_check.h"
 #include "worker/device/cuda/trial.h"
 
 namespace dtrun::worker::cuda {

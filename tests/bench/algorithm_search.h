@@ -1,6 +1,6 @@
 // Finds the fastest of cuBLASLt's algorithms for a matmul on the GPU at hand, among those that multiply
-// right and give the same bits each time. Its result becomes a row of worker/device/cuda/algorithms.txt; no
-// job runs a search.
+// right and give the same bits each time. Its result becomes a row of
+// worker/device/cuda/matmul/algorithms.txt; no job runs a search.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 #include "tests/bench/event_timer.h"
 #include "worker/device/cuda/arithmetic.h"
-#include "worker/device/cuda/matmuls.h"
+#include "worker/device/cuda/matmul/matmuls.h"
 
 namespace dtrun::worker::cuda {
 

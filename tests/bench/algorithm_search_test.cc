@@ -12,7 +12,7 @@
 #include "tests/cuda_on_cpu/counters.h"
 #include "tests/cuda_on_cpu/cuda_on_cpu.h"
 #include "tests/support/folder.h"
-#include "tests/worker/device/cuda/algorithms_on_cpu.h"
+#include "tests/worker/device/cuda/matmul/algorithms_on_cpu.h"
 #include "worker/base/error.h"
 #include "worker/device/cuda_device.h"
 
@@ -152,7 +152,7 @@ std::string config(const test::Folder& folder, const std::string& name, bool bf1
 
 // The same as a program.
 Program program(bool bf16) {
-  ModelConfig model{.type = "mlp"};
+  ModelConfig model{.type = ModelType::kMlp};
   model.hidden_sizes = {24, 16};
   Program program = make_program(model, {.shape = {1, 8, 8}, .classes = 10});
   program.bf16 = bf16;

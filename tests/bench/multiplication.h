@@ -7,7 +7,7 @@
 
 #include "tests/bench/bit_hash.h"
 #include "worker/device/cuda/arithmetic.h"
-#include "worker/device/cuda/matmuls.h"
+#include "worker/device/cuda/matmul/matmuls.h"
 #include "worker/device/cuda/trial.h"
 
 namespace dtrun::worker::cuda {

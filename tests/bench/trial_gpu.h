@@ -10,7 +10,7 @@
 #include "worker/device/cuda/cudnn_ops.h"
 #include "worker/device/cuda/failure.h"
 #include "worker/device/cuda/kernels/trial.h"
-#include "worker/device/cuda/matmuls.h"
+#include "worker/device/cuda/matmul/matmuls.h"
 
 namespace dtrun::worker::cuda {
 

@@ -24,11 +24,10 @@
 #include "tests/cuda_on_cpu/machine.h"
 #include "tests/cuda_on_cpu/matmul_problem.h"
 #include "tests/support/folder.h"
-#include "tests/worker/device/cuda/algorithms_on_cpu.h"
+#include "tests/worker/device/cuda/matmul/algorithms_on_cpu.h"
 #include "tests/worker/device/cuda/orders.h"
 #include "worker/base/error.h"
 #include "worker/device/cuda/kernels/elementwise.h"
-#include "worker/device/cuda/matmul_check.h"
 
 namespace dtrun::worker::cuda {
 namespace {

@@ -60,11 +60,11 @@ Json data_of(const Case& one, const std::filesystem::path& folder) {
 
 // The samples of each step, as the sampler has them.
 Json batches_of(const worker::TrainConfig& train, std::int64_t samples) {
-  const worker::Schedule schedule(samples, train.global_batch_size, train.micro_batch_size,
-                                  train.num_train_epochs, train.max_steps);
+  const worker::BatchSampler sampler(samples, train.global_batch_size, train.micro_batch_size,
+                                     train.num_train_epochs, train.max_steps);
   Json batches = Json::array();
-  for (std::int64_t step = 0; step < schedule.total_steps(); ++step) {
-    const worker::StepPlan plan = schedule.step(step);
+  for (std::int64_t step = 0; step < sampler.total_steps(); ++step) {
+    const worker::StepPlan plan = sampler.step(step);
     const worker::EpochOrder order(train.seed, plan.epoch, samples);
     Json batch = Json::array();
     for (std::int64_t i = 0; i < plan.samples; ++i) batch.push_back(order.at(plan.first_sample + i));

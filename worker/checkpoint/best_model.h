@@ -12,7 +12,7 @@ inline bool looks_for_best(const TrainConfig& config) {
 }
 
 inline Better better_of(const TrainConfig& config) {
-  const bool by_accuracy = config.metric_for_best_model == "accuracy";
+  const bool by_accuracy = config.metric_for_best_model == BestMetric::kAccuracy;
   return {.by_accuracy = by_accuracy, .greater = config.greater_is_better.value_or(by_accuracy)};
 }
 

@@ -26,9 +26,9 @@ std::optional<StateText> state_in(const fs::path& checkpoint) {
 
 // The newest first.
 std::vector<fs::path> checkpoints_for(const JobConfig& config) {
-  const std::string& wanted = config.train.resume_from_checkpoint;
-  if (wanted == "none") return {};
-  if (wanted != "auto") return {wanted};
+  const ResumeFrom& wanted = config.train.resume_from_checkpoint;
+  if (wanted.kind == ResumeFrom::Kind::kNone) return {};
+  if (wanted.kind == ResumeFrom::Kind::kNamed) return {wanted.text};
   std::vector<fs::path> found;
   for (const auto& [step, path] : list_checkpoints(config.output_dir)) found.push_back(path);
   std::ranges::reverse(found);
@@ -50,7 +50,8 @@ ConfigDrift config_drift(const JobConfig& now, const std::string& checkpoint_con
   moved.data.path = now.data.path;
   // keep_tokenizer compares the tokenizers' contents. A text without a tokenizer has other tokens; token
   // files keep theirs.
-  if (now.data.type == "tokens" || moved.data.tokenizer.has_value() == now.data.tokenizer.has_value())
+  if (now.data.type == DataType::kTokens ||
+      moved.data.tokenizer.has_value() == now.data.tokenizer.has_value())
     moved.data.tokenizer = now.data.tokenizer;
   moved.train.resume_from_checkpoint = now.train.resume_from_checkpoint;
   moved.recovery = now.recovery;
@@ -74,7 +75,7 @@ Status refuse_drift(const JobConfig& now, const ConfigDrift& drift, std::int64_t
 }
 
 Status refuse_used_directory(const JobConfig& config) {
-  if (config.train.resume_from_checkpoint != "none") return {};
+  if (config.train.resume_from_checkpoint.kind != ResumeFrom::Kind::kNone) return {};
   std::error_code error;
   const bool has_model = fs::exists(fs::path(config.output_dir) / kModelFile, error);
   if (!has_model && list_checkpoints(config.output_dir).empty()) return {};

@@ -12,6 +12,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct ToJson {
+  Json operator()(const ChoiceRef& field) const { return field.get() ? Json(*field.get()) : Json(); }
+  Json operator()(const ResumeFrom* field) const { return field->text; }
   template <typename T>
   Json operator()(const T* field) const {
     return *field;

@@ -27,7 +27,7 @@ std::string divisors_near(int wanted, int of) {
 }
 
 void check_schedule(const TrainConfig& train, Faults* faults) {
-  const std::string& type = train.lr_scheduler_type;
+  const SchedulerType type = train.lr_scheduler_type;
   if (faults->at("/train/lr_scheduler_type")) return;
   const auto no_effect = [&](const std::string& name, const std::string& value) {
     if (faults->at("/train/" + name)) return;
@@ -35,9 +35,9 @@ void check_schedule(const TrainConfig& train, Faults* faults) {
                                       " has no effect with lr_scheduler_type \"constant\" (use "
                                       "\"constant_with_warmup\", \"linear\" or \"cosine\")");
   };
-  if (type == "constant" && train.warmup_steps > 0)
+  if (type == SchedulerType::kConstant && train.warmup_steps > 0)
     no_effect("warmup_steps", std::to_string(train.warmup_steps));
-  if (type == "constant" && train.warmup_ratio > 0)
+  if (type == SchedulerType::kConstant && train.warmup_ratio > 0)
     no_effect("warmup_ratio", Json(train.warmup_ratio).dump());
 
   const SchedulerKwargs& kwargs = train.lr_scheduler_kwargs;
@@ -45,16 +45,16 @@ void check_schedule(const TrainConfig& train, Faults* faults) {
   const auto given = [&](const char* name, const auto& field) {
     return field.has_value() || faults->at(place + "/" + name);
   };
-  if (type == "cosine_with_min_lr") {
+  if (type == SchedulerType::kCosineWithMinLr) {
     const bool lr = given("min_lr", kwargs.min_lr), rate = given("min_lr_rate", kwargs.min_lr_rate);
     if (!lr && !rate) faults->add(place, "\"cosine_with_min_lr\" needs min_lr or min_lr_rate");
     if (lr && rate) faults->add(place, "min_lr and min_lr_rate are both given; keep one");
   }
-  if (type == "warmup_stable_decay" && !given("num_decay_steps", kwargs.num_decay_steps))
+  if (type == SchedulerType::kWarmupStableDecay && !given("num_decay_steps", kwargs.num_decay_steps))
     faults->add(place, "\"warmup_stable_decay\" needs num_decay_steps");
   const double lr_end = kwargs.lr_end.value_or(kDefaultLrEnd);
-  if (type == "polynomial" && !faults->at(place + "/lr_end") && !faults->at("/train/learning_rate") &&
-      lr_end >= train.learning_rate) {
+  if (type == SchedulerType::kPolynomial && !faults->at(place + "/lr_end") &&
+      !faults->at("/train/learning_rate") && lr_end >= train.learning_rate) {
     faults->add(place + "/lr_end",
                 Json(lr_end).dump() + " is not lower than learning_rate " + Json(train.learning_rate).dump());
   }
@@ -77,8 +77,9 @@ void check_shape_of_samples(const std::vector<int>& shape, Faults* faults) {
 void check_best_model(const TrainConfig& train, Faults* faults) {
   for (const char* name : {"eval_strategy", "save_strategy", "eval_steps", "save_steps"})
     if (faults->at(std::string("/train/") + name)) return;
+  const bool by_steps = train.eval_strategy == IntervalStrategy::kSteps;
   const bool evaluates =
-      train.eval_strategy == "epoch" || (train.eval_strategy == "steps" && train.eval_steps > 0);
+      train.eval_strategy == IntervalStrategy::kEpoch || (by_steps && train.eval_steps > 0);
   if (train.early_stopping_patience > 0 && !evaluates) {
     faults->add("/train/early_stopping_patience",
                 std::to_string(train.early_stopping_patience) +
@@ -89,13 +90,12 @@ void check_best_model(const TrainConfig& train, Faults* faults) {
   const std::string place = "/train/load_best_model_at_end";
   if (train.eval_strategy != train.save_strategy) {
     faults->add(place, "needs eval_strategy and save_strategy to be the same, found \"" +
-                           train.eval_strategy + "\" and \"" + train.save_strategy + '"');
+                           name_of(train.eval_strategy) + "\" and \"" + name_of(train.save_strategy) + '"');
   } else if (!evaluates) {
     faults->add(place,
                 "has no effect without evaluations (use eval_strategy and save_strategy \"steps\" with "
                 "eval_steps and save_steps, or \"epoch\")");
-  } else if (train.eval_strategy == "steps" &&
-             (train.save_steps == 0 || train.save_steps % train.eval_steps != 0)) {
+  } else if (by_steps && (train.save_steps == 0 || train.save_steps % train.eval_steps != 0)) {
     const std::int64_t times = std::max<std::int64_t>(1, train.save_steps / train.eval_steps);
     faults->add("/train/save_steps", std::to_string(train.save_steps) + " is no multiple of eval_steps " +
                                          std::to_string(train.eval_steps) +
@@ -118,23 +118,24 @@ void check_together(const JobConfig& config, Faults* faults) {
                     divisors_near(train.micro_batch_size, train.global_batch_size));
   }
   const ModelConfig& model = config.model;
-  if (model.type == "gpt2" && !faults->at("/model/n_head") && !faults->at("/model/n_embd") &&
+  const bool is_convnet = model.type == ModelType::kConvnet && !faults->at("/model/type");
+  if (model.type == ModelType::kGpt2 && !faults->at("/model/n_head") && !faults->at("/model/n_embd") &&
       model.n_embd % model.n_head != 0) {
     faults->add("/model/n_head", std::to_string(model.n_head) + " does not divide n_embd " +
                                      std::to_string(model.n_embd) +
                                      divisors_near(model.n_head, model.n_embd));
   }
-  if (model.type == "convnet" && !faults->at("/model/channels") && model.channels.empty())
+  if (is_convnet && !faults->at("/model/channels") && model.channels.empty())
     faults->add("/model/channels", "is empty, wanted the channels of at least one convolution");
-  if (train.bf16 && model.type == "convnet") {
+  if (train.bf16 && is_convnet) {
     faults->add("/train/bf16",
                 "true is not available for model \"convnet\", whose kernels compute in fp32 (use \"mlp\" or "
                 "\"gpt2\", or leave it out)");
   }
   check_schedule(train, faults);
   check_best_model(train, faults);
-  if (train.nesterov && !faults->at("/train/optim") && train.optim != "sgd")
-    faults->add("/train/nesterov", "has no effect with optim \"" + train.optim + "\" (use \"sgd\")");
+  if (train.nesterov && !faults->at("/train/optim") && train.optim != OptimizerType::kSgd)
+    faults->add("/train/nesterov", "has no effect with optim \"" + name_of(train.optim) + "\" (use \"sgd\")");
   else if (train.nesterov && !faults->at("/train/momentum") && train.momentum == 0)
     faults->add("/train/nesterov", "needs a momentum, which is 0");
   if (!faults->at("/data/shape")) check_shape_of_samples(config.data.shape, faults);

@@ -9,29 +9,31 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "proto/core/status.h"
+#include "worker/config/choices.h"
 
 namespace dtrun::worker {
 
 // Fields that a type does not have keep these defaults.
 struct ModelConfig {
-  std::string type;                         // "convnet", "mlp", "gpt2"
-  std::vector<int> channels{20, 20};        // convnet: output channels of each convolution
-  int kernel_size = 5;                      // convnet
-  std::vector<int> hidden_sizes{512, 512};  // mlp
-  std::string activation = "relu";          // mlp: relu, gelu
-  int n_layer = 12, n_head = 12;            // gpt2
-  int n_embd = 768;                         // gpt2
-  int n_positions = 1024;                   // gpt2: longest sample, in tokens
-  int vocab_size = 0;                       // gpt2: at least the data's classes; 0: these
-  double dropout = 0;                       // mlp, gpt2
-  bool gradient_checkpointing = false;      // gpt2
+  ModelType type = ModelType::kConvnet;
+  std::vector<int> channels{20, 20};                  // convnet: output channels of each convolution
+  int kernel_size = 5;                                // convnet
+  std::vector<int> hidden_sizes{512, 512};            // mlp
+  ActivationType activation = ActivationType::kRelu;  // mlp
+  int n_layer = 12, n_head = 12;                      // gpt2
+  int n_embd = 768;                                   // gpt2
+  int n_positions = 1024;                             // gpt2: longest sample, in tokens
+  int vocab_size = 0;                                 // gpt2: at least the data's classes; 0: these
+  double dropout = 0;                                 // mlp, gpt2
+  bool gradient_checkpointing = false;                // gpt2
 };
 
 struct DataConfig {
-  std::string type;                           // "fashion_mnist", "idx", "tokens", "text", "csv", "synthetic"
+  DataType type = DataType::kFashionMnist;
   std::string path;                           // file or directory; synthetic has none
   std::string files = "*";                    // text: pattern of names of a directory's files
   std::optional<std::string> tokenizer = {};  // tokens, text: a file or directory
@@ -56,10 +58,25 @@ struct SchedulerKwargs {
   std::optional<std::int64_t> num_decay_steps, num_stable_steps;  // warmup_stable_decay, also the fields
                                                                   // below
   std::optional<double> min_lr_ratio;
-  std::optional<std::string> warmup_type, decay_type;
+  std::optional<RampShape> warmup_type, decay_type;
 };
 
 inline constexpr double kDefaultLrEnd = 1e-7;
+
+// Where a run that begins looks for its state.
+struct ResumeFrom {
+  enum class Kind : std::uint8_t { kNewest, kNone, kNamed };
+
+  // "auto", "none", or a checkpoint's directory.
+  explicit ResumeFrom(std::string written = "auto")
+      : kind(written == "auto"   ? Kind::kNewest
+             : written == "none" ? Kind::kNone
+                                 : Kind::kNamed),
+        text(std::move(written)) {}
+
+  Kind kind;
+  std::string text;  // as it is written: of kNamed the directory
+};
 
 struct TrainConfig {
   int num_train_epochs = 3;
@@ -68,34 +85,35 @@ struct TrainConfig {
   int micro_batch_size = 16;    // divides global_batch_size; a leaf of the gradient sum
   bool dataloader_drop_last = false;
   double label_smoothing_factor = 0;
-  std::string optim = "sgd";  // sgd, adamw
+  OptimizerType optim = OptimizerType::kSgd;
   double learning_rate = 0.01;
   double momentum = 0.9;                                             // sgd
   bool nesterov = false;                                             // sgd with momentum
   double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_epsilon = 1e-8;  // adamw
   double weight_decay = 0.0;
-  double max_grad_norm = 0.0;                  // 0: no clipping
-  std::string lr_scheduler_type = "constant";  // as in transformers (worker/optim/optimizer.h)
+  double max_grad_norm = 0.0;  // 0: no clipping
+  SchedulerType lr_scheduler_type = SchedulerType::kConstant;
   std::int64_t warmup_steps = 0;
   double warmup_ratio = 0;  // of the whole run; counts if warmup_steps is 0
   bool bf16 = false;        // matrix products of bf16, summed in fp32; mlp, gpt2
   std::uint64_t seed = 42;
-  std::string on_divergence = "stop";  // stop, warn
+  DivergenceAction on_divergence = DivergenceAction::kStop;
   std::int64_t verify_sync_steps = 0;  // 0: never
   bool allow_mixed_devices = false;    // ranks may differ in the last bits of their results
-  std::string reduction = "tree";      // tree: same bits for any world size; ring: the library's all-reduce
+  // tree: same bits for any world size; ring: the library's all-reduce
+  ReductionType reduction = ReductionType::kTree;
   std::int64_t logging_steps = 50;
-  std::int64_t eval_steps = 500;        // 0: only at the end
-  std::int64_t save_steps = 500;        // 0: only at the end
-  int save_total_limit = 3;             // 0: keep all
-  std::string eval_strategy = "steps";  // steps, epoch, no; at the end in any case
-  std::string save_strategy = "steps";  // steps, epoch, no; at the end in any case
+  std::int64_t eval_steps = 500;  // 0: only at the end
+  std::int64_t save_steps = 500;  // 0: only at the end
+  int save_total_limit = 3;       // 0: keep all
+  IntervalStrategy eval_strategy = IntervalStrategy::kSteps;
+  IntervalStrategy save_strategy = IntervalStrategy::kSteps;
   bool load_best_model_at_end = false;
-  std::string metric_for_best_model = "loss";   // loss, accuracy
-  std::optional<bool> greater_is_better;        // default: by the metric
-  int early_stopping_patience = 0;              // evaluations without improvement; 0: any number
-  std::string resume_from_checkpoint = "auto";  // auto, none, or a checkpoint directory
-  std::optional<std::string> init_from;         // initial parameters: a directory or a file
+  BestMetric metric_for_best_model = BestMetric::kLoss;
+  std::optional<bool> greater_is_better;  // default: by the metric
+  int early_stopping_patience = 0;        // evaluations without improvement; 0: any number
+  ResumeFrom resume_from_checkpoint;
+  std::optional<std::string> init_from;  // initial parameters: a directory or a file
   SchedulerKwargs lr_scheduler_kwargs;
 };
 
@@ -108,14 +126,14 @@ struct LaunchConfig {
   std::optional<std::string> nproc_per_node;  // "2", "auto", "cpu", "gpu"
   std::optional<std::string> nnodes;          // "2", "1:4"
   std::optional<int> max_restarts;
-  std::optional<std::string> lanes;     // "1", "auto"
-  std::optional<std::string> recovery;  // "memory", "checkpoint"
+  std::optional<std::string> lanes;  // "1", "auto"
+  std::optional<RecoveryMode> recovery;
   std::optional<std::string> log_dir;
 };
 
 struct JobConfig {
   std::string output_dir;
-  std::string device = "auto";  // auto, cpu, cuda
+  DeviceType device = DeviceType::kAuto;
   ModelConfig model;
   DataConfig data;
   TrainConfig train;

@@ -1,21 +1,28 @@
 #include "worker/config/options.h"
 
 #include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
+#include <type_traits>
 
 namespace dtrun::worker {
 
 namespace {
 
+template <typename Field>
+FieldRef ref(Field* field) {
+  if constexpr (std::is_constructible_v<ChoiceRef, Field*>)
+    return ChoiceRef(field);
+  else
+    return field;
+}
+
 template <auto Member>
 FieldRef top(JobConfig& config) {
-  return &(config.*Member);
+  return ref(&(config.*Member));
 }
 
 template <auto Group, auto Member>
 FieldRef in(JobConfig& config) {
-  return &(config.*Group.*Member);
+  return ref(&(config.*Group.*Member));
 }
 
 constexpr auto kModel = &JobConfig::model;
@@ -26,7 +33,7 @@ constexpr auto kLaunch = &JobConfig::launch;
 
 template <auto Member>
 FieldRef in_kwargs(JobConfig& config) {
-  return &(config.train.lr_scheduler_kwargs.*Member);
+  return ref(&(config.train.lr_scheduler_kwargs.*Member));
 }
 
 // Bounds above those of any real job, which keep products of two options within 64 bits.
@@ -81,15 +88,13 @@ const std::vector<Option>& table() {
        .field = top<&JobConfig::device>,
        .description = "Device of the workers. cuda: a GPU for each worker of a node, or the job is refused. "
                       "auto: cuda if this build has it and there are enough GPUs, else cpu. All nodes of a "
-                      "job use the same one, since another device gives other bits.",
-       .choices = {"auto", "cpu", "cuda"}},
+                      "job use the same one, since another device gives other bits."},
 
       {.pointer = "/model/type",
        .field = in<kModel, &ModelConfig::type>,
        .description = "The model. convnet: convolutions and two linear layers, for images. mlp: linear "
                       "layers, for values of any shape. gpt2: a transformer, for tokens.",
-       .required = true,
-       .choices = {"convnet", "mlp", "gpt2"}},
+       .required = true},
       {.pointer = "/model/channels",
        .field = in<kModel, &ModelConfig::channels>,
        .description = "Output channels of each convolution; one convolution per entry, each followed by ReLU "
@@ -109,8 +114,7 @@ const std::vector<Option>& table() {
       {.pointer = "/model/activation",
        .field = in<kModel, &ModelConfig::activation>,
        .description = "Activation of the hidden layers; gelu is its tanh approximation.",
-       .of = {"mlp"},
-       .choices = {"relu", "gelu"}},
+       .of = {"mlp"}},
       {.pointer = "/model/n_layer",
        .field = in<kModel, &ModelConfig::n_layer>,
        .description = "Transformer blocks.",
@@ -157,8 +161,7 @@ const std::vector<Option>& table() {
                       "write them. text: any files, one token per byte, or encoded by a tokenizer. csv: "
                       "tables of numbers. synthetic: no files, random samples that can be learned. "
                       "docs/data.md describes each.",
-       .required = true,
-       .choices = {"fashion_mnist", "idx", "tokens", "text", "csv", "synthetic"}},
+       .required = true},
       {.pointer = "/data/path",
        .field = in<kData, &DataConfig::path>,
        .description = "Directory with the data set's files; for some types, one file.",
@@ -253,8 +256,7 @@ const std::vector<Option>& table() {
        .range = kFraction},
       {.pointer = "/train/optim",
        .field = in<kTrain, &TrainConfig::optim>,
-       .description = "The optimizer, as in torch.optim.",
-       .choices = {"sgd", "adamw"}},
+       .description = "The optimizer, as in torch.optim."},
       {.pointer = "/train/learning_rate",
        .field = in<kTrain, &TrainConfig::learning_rate>,
        .description = "Peak learning rate of the schedule.",
@@ -289,9 +291,7 @@ const std::vector<Option>& table() {
        .range = {.min = 0, .max = 1e30}},
       {.pointer = "/train/lr_scheduler_type",
        .field = in<kTrain, &TrainConfig::lr_scheduler_type>,
-       .description = "Learning rate schedule, as in Hugging Face transformers.",
-       .choices = {"constant", "constant_with_warmup", "linear", "cosine", "cosine_with_restarts",
-                   "cosine_with_min_lr", "polynomial", "inverse_sqrt", "warmup_stable_decay"}},
+       .description = "Learning rate schedule, as in Hugging Face transformers."},
       {.pointer = "/train/warmup_steps",
        .field = in<kTrain, &TrainConfig::warmup_steps>,
        .description = "Steps over which the learning rate rises from 0; not used by \"constant\".",
@@ -312,8 +312,7 @@ const std::vector<Option>& table() {
       {.pointer = "/train/reduction",
        .field = in<kTrain, &TrainConfig::reduction>,
        .description = "Gradient all-reduce. tree: the same bits for any number of workers. ring: the "
-                      "library's, without that guarantee.",
-       .choices = {"tree", "ring"}},
+                      "library's, without that guarantee."},
       {.pointer = "/train/allow_mixed_devices",
        .field = in<kTrain, &TrainConfig::allow_mixed_devices>,
        .description =
@@ -324,8 +323,7 @@ const std::vector<Option>& table() {
        .field = in<kTrain, &TrainConfig::on_divergence>,
        .description =
            "On a non-finite loss or gradient: end the job before it reaches the parameters (stop), "
-           "or only report it (warn).",
-       .choices = {"stop", "warn"}},
+           "or only report it (warn)."},
       {.pointer = "/train/verify_sync_steps",
        .field = in<kTrain, &TrainConfig::verify_sync_steps>,
        .description = "Steps between comparisons of all workers' parameters by hash; a difference ends the "
@@ -350,13 +348,11 @@ const std::vector<Option>& table() {
       {.pointer = "/train/eval_strategy",
        .field = in<kTrain, &TrainConfig::eval_strategy>,
        .description = "Evaluate every eval_steps steps, after each epoch, or only at the end (no), where it "
-                      "is always done.",
-       .choices = {"steps", "epoch", "no"}},
+                      "is always done."},
       {.pointer = "/train/save_strategy",
        .field = in<kTrain, &TrainConfig::save_strategy>,
        .description = "Write checkpoints every save_steps steps, after each epoch, or only at the end (no), "
-                      "where one always is.",
-       .choices = {"steps", "epoch", "no"}},
+                      "where one always is."},
       {.pointer = "/train/load_best_model_at_end",
        .field = in<kTrain, &TrainConfig::load_best_model_at_end>,
        .description = "The final model is the best one evaluated, not the last. Each new best one is saved "
@@ -364,8 +360,7 @@ const std::vector<Option>& table() {
                       "save_strategy must be the same."},
       {.pointer = "/train/metric_for_best_model",
        .field = in<kTrain, &TrainConfig::metric_for_best_model>,
-       .description = "Metric of the test data by which models are compared.",
-       .choices = {"loss", "accuracy"}},
+       .description = "Metric of the test data by which models are compared."},
       {.pointer = "/train/greater_is_better",
        .field = in<kTrain, &TrainConfig::greater_is_better>,
        .description = "Whether a greater metric is better; by default true for accuracy, false for loss."},
@@ -384,8 +379,7 @@ const std::vector<Option>& table() {
        .description =
            "auto (or true): resume from the newest good checkpoint in output_dir. none (or false): "
            "start anew; refused if output_dir already holds a model or checkpoints, so that none "
-           "is overwritten. Anything else: a checkpoint's directory.",
-       .boolean_too = true},
+           "is overwritten. Anything else: a checkpoint's directory."},
 
       {.pointer = "/train/lr_scheduler_kwargs/num_cycles",
        .field = in_kwargs<&SchedulerKwargs::num_cycles>,
@@ -438,13 +432,11 @@ const std::vector<Option>& table() {
       {.pointer = "/train/lr_scheduler_kwargs/warmup_type",
        .field = in_kwargs<&SchedulerKwargs::warmup_type>,
        .description = "Warm-up curve; linear unless given.",
-       .of = {"warmup_stable_decay"},
-       .choices = {"linear", "cosine", "1-sqrt"}},
+       .of = {"warmup_stable_decay"}},
       {.pointer = "/train/lr_scheduler_kwargs/decay_type",
        .field = in_kwargs<&SchedulerKwargs::decay_type>,
        .description = "Decay curve; cosine unless given.",
-       .of = {"warmup_stable_decay"},
-       .choices = {"linear", "cosine", "1-sqrt"}},
+       .of = {"warmup_stable_decay"}},
 
       {.pointer = "/recovery/in_memory_checkpoint_steps",
        .field = in<kRecovery, &RecoveryConfig::in_memory_checkpoint_steps>,
@@ -478,8 +470,7 @@ const std::vector<Option>& table() {
       {.pointer = "/launch/recovery",
        .field = in<kLaunch, &LaunchConfig::recovery>,
        .description = "After a failure, surviving workers keep their training state (memory), or all restart "
-                      "from the newest checkpoint (checkpoint); as --recovery.",
-       .choices = {"memory", "checkpoint"}},
+                      "from the newest checkpoint (checkpoint); as --recovery."},
       {.pointer = "/launch/log_dir",
        .field = in<kLaunch, &LaunchConfig::log_dir>,
        .description = "Directory for the workers' output, as --log_dir."},
@@ -487,106 +478,8 @@ const std::vector<Option>& table() {
   return options;
 }
 
-std::string number_text(double value) {
-  // The first test keeps the conversion within range.
-  if (std::abs(value) < 1e15 && value == std::floor(value)) {
-    return std::to_string(static_cast<std::int64_t>(value));
-  }
-  return nlohmann::json(value).dump();
-}
-
-std::string range_text(const Range& range) {
-  if (range.not_zero) return number_text(range.min) + ", or 1 to " + number_text(range.max);
-  const std::string from = (range.min_open ? "more than " : "") + number_text(range.min);
-  if (range.max == std::numeric_limits<double>::infinity()) {
-    return range.min_open ? from : from + " or more";
-  }
-  const std::string to = number_text(range.max);
-  if (range.min_open) return from + (range.max_open ? ", less than " : ", at most ") + to;
-  return from + (range.max_open ? " or more, less than " : " to ") + to;
-}
-
 }  // namespace
 
-std::string quoted_list(const std::vector<std::string_view>& choices) {
-  std::string text;
-  for (std::size_t i = 0; i < choices.size(); ++i) {
-    if (i > 0) text += i + 1 == choices.size() ? " or " : ", ";
-    text += '"' + std::string(choices[i]) + '"';
-  }
-  return text;
-}
-
 std::span<const Option> config_options() { return table(); }
-
-std::string_view group_of(const Option& option) {
-  const std::string_view path = option.pointer.substr(1);
-  const std::size_t slash = path.rfind('/');
-  return slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
-}
-
-std::string_view name_of(const Option& option) {
-  return option.pointer.substr(option.pointer.rfind('/') + 1);
-}
-
-std::string path_of(const Option& option) {
-  std::string path(option.pointer.substr(1));
-  std::ranges::replace(path, '/', '.');
-  return path;
-}
-
-std::string type_of(std::string_view group) {
-  return group == kSchedulerKwargs ? "/train/lr_scheduler_type" : "/" + std::string(group) + "/type";
-}
-
-bool applies(const Option& option, const JobConfig& config) {
-  if (option.of.empty()) return true;
-  const std::string_view group = group_of(option);
-  const std::string& type = group == kSchedulerKwargs ? config.train.lr_scheduler_type
-                            : group == "model"        ? config.model.type
-                                                      : config.data.type;
-  return std::ranges::find(option.of, type) != option.of.end();
-}
-
-std::vector<std::string_view> option_groups() {
-  std::vector<std::string_view> groups;
-  for (const Option& option : table()) {
-    const std::string_view group = group_of(option);
-    if (!group.empty() && (groups.empty() || groups.back() != group)) groups.push_back(group);
-  }
-  return groups;
-}
-
-std::string default_text(const Option& option) {
-  JobConfig defaults;
-  const auto text = [](const auto* field) { return nlohmann::json(*field).dump(); };
-  return std::visit(
-      [&](auto* field) -> std::string {
-        if constexpr (requires { field->has_value(); }) {
-          return field->has_value() ? text(&**field) : "";
-        } else if constexpr (requires { field->empty(); }) {
-          return field->empty() ? "" : text(field);
-        } else {
-          return text(field);
-        }
-      },
-      option.field(defaults));
-}
-
-std::optional<std::string> launch_value(const Option& option, JobConfig& config) {
-  const FieldRef field = option.field(config);
-  if (const auto* text = std::get_if<std::optional<std::string>*>(&field)) return **text;
-  const auto* count = std::get_if<std::optional<int>*>(&field);
-  if (count == nullptr || !**count) return std::nullopt;
-  return std::to_string(***count);
-}
-
-std::string allowed_values(const Option& option) {
-  if (!option.choices.empty()) return quoted_list(option.choices);
-  if (option.spelling.accepts) return std::string(option.spelling.allowed);
-  if (option.boolean_too) return R"("auto", "none" or a checkpoint's directory)";
-  if (option.range.min == -std::numeric_limits<double>::infinity()) return "";
-  return range_text(option.range);
-}
 
 }  // namespace dtrun::worker

@@ -15,9 +15,10 @@
 namespace dtrun::worker {
 
 // Optional fields that are not given are left out of the canonical text.
-using FieldRef = std::variant<std::string*, std::optional<std::string>*, int*, std::optional<int>*,
-                              std::int64_t*, std::optional<std::int64_t>*, std::uint64_t*, double*,
-                              std::optional<double>*, bool*, std::optional<bool>*, std::vector<int>*>;
+using FieldRef =
+    std::variant<std::string*, std::optional<std::string>*, int*, std::optional<int>*, std::int64_t*,
+                 std::optional<std::int64_t>*, std::uint64_t*, double*, std::optional<double>*, bool*,
+                 std::optional<bool>*, std::vector<int>*, ChoiceRef, ResumeFrom*>;
 
 // The allowed numbers: min to max. With min_open or max_open the bound itself is not allowed.
 struct Range {
@@ -43,9 +44,7 @@ struct Option {
   // The types of the group (type_of) that have the option; empty: all. With other types it must not be given.
   std::vector<std::string_view> of = {};
   bool integer_too = false;  // a string option that also takes an integer, spelled as a string then
-  bool boolean_too = false;  // takes true ("auto") and false ("none") as well
   Range range = {};          // numbers
-  std::vector<std::string_view> choices = {};  // strings; empty: any
   Spelling spelling = {};
 };
 
@@ -79,7 +78,7 @@ std::string default_text(const Option& option);
 std::optional<std::string> launch_value(const Option& option, JobConfig& config);
 
 // "a" or "b", in quotes.
-std::string quoted_list(const std::vector<std::string_view>& choices);
+std::string quoted_list(std::span<const std::string_view> choices);
 
 // The values that the option takes, for messages: "1 to 1000000", "\"sgd\" or \"adamw\"". Empty: anything of
 // its type.

@@ -201,12 +201,6 @@ std::string check_string(const Json& value, const Option& option) {
   const auto& text = value.get_ref<const std::string&>();
   if (text.empty()) return "is empty" + allowed_note(option);
   if (text.find('\0') != std::string::npos) return shown(value) + " contains a zero byte";
-  if (!option.choices.empty() && std::ranges::find(option.choices, text) == option.choices.end()) {
-    const std::vector<std::string> choices(option.choices.begin(), option.choices.end());
-    const std::string nearest = nearest_name(text, choices);
-    const std::string guess = nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?";
-    return shown(value) + " is not known" + allowed_note(option) + guess;
-  }
   if (option.spelling.accepts && !option.spelling.accepts(text)) {
     return shown(value) + " is not understood" + allowed_note(option);
   }
@@ -214,7 +208,6 @@ std::string check_string(const Json& value, const Option& option) {
 }
 
 std::string assign_string(Json value, const Option& option, std::string* field) {
-  if (option.boolean_too && value.is_boolean()) value = value.get<bool>() ? "auto" : "none";
   if (option.integer_too && value.is_number_integer()) value = value.dump();
   if (!value.is_string()) {
     return wrong_type(value, option.integer_too ? "an integer or a string" : "a string", option);
@@ -224,12 +217,37 @@ std::string assign_string(Json value, const Option& option, std::string* field) 
   return fault;
 }
 
+std::string assign_choice(const Json& value, const Option& option, const ChoiceRef& field) {
+  std::string text;
+  std::string fault = assign_string(value, option, &text);
+  if (!fault.empty()) return fault;
+  const auto found = std::ranges::find(field.names(), text);
+  if (found != field.names().end()) {
+    field.set(found - field.names().begin());
+    return "";
+  }
+  const std::vector<std::string> names(field.names().begin(), field.names().end());
+  const std::string nearest = nearest_name(text, names);
+  const std::string guess = nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?";
+  return shown(value) + " is not known" + allowed_note(option) + guess;
+}
+
+// Takes true and false too, as transformers does.
+std::string assign_resume_from(const Json& value, const Option& option, ResumeFrom* field) {
+  std::string text = value == false ? "none" : "auto";
+  std::string fault = value.is_boolean() ? "" : assign_string(value, option, &text);
+  if (fault.empty()) *field = ResumeFrom(text);
+  return fault;
+}
+
 // One overload for each kind of field.
 struct Assign {
   const Json& value;
   const Option& option;
 
   std::string operator()(std::string* field) const { return assign_string(value, option, field); }
+  std::string operator()(const ChoiceRef& field) const { return assign_choice(value, option, field); }
+  std::string operator()(ResumeFrom* field) const { return assign_resume_from(value, option, field); }
   std::string operator()(int* field) const { return assign_integer(value, option, field); }
   std::string operator()(std::int64_t* field) const { return assign_integer(value, option, field); }
   std::string operator()(std::uint64_t* field) const { return assign_integer(value, option, field); }
@@ -271,12 +289,14 @@ struct Assign {
 Json override_value(const std::string& text, const Option& option) {
   JobConfig scratch;
   const FieldRef field = option.field(scratch);
-  const bool wants_string = std::holds_alternative<std::string*>(field) ||
-                            std::holds_alternative<std::optional<std::string>*>(field);
+  const bool takes_boolean = std::holds_alternative<ResumeFrom*>(field);
+  const bool wants_string = takes_boolean || std::holds_alternative<std::string*>(field) ||
+                            std::holds_alternative<std::optional<std::string>*>(field) ||
+                            std::holds_alternative<ChoiceRef>(field);
   const Result<StrictJson> parsed = parse_strict_json(text);
   if (!parsed.ok()) return text;
   const Json& value = parsed.value().value;
-  const bool fits = value.is_string() || (option.boolean_too && value.is_boolean());
+  const bool fits = value.is_string() || (takes_boolean && value.is_boolean());
   return wants_string && !fits ? Json(text) : value;
 }
 
@@ -362,7 +382,7 @@ std::string taken_by_type(std::string_view group, const JobConfig& config) {
     if (group_of(option) == group && applies(option, config))
       names += (names.empty() ? "" : ", ") + std::string(name_of(option));
   }
-  return "; \"" + config.train.lr_scheduler_type + "\" takes " + (names.empty() ? "none" : names);
+  return "; \"" + name_of(config.train.lr_scheduler_type) + "\" takes " + (names.empty() ? "none" : names);
 }
 
 void check_keys(const Json& object, std::string_view group, const JobConfig& config, Faults* faults) {
@@ -402,13 +422,14 @@ void assign_all(const Json& root, JobConfig* config, Faults* faults) {
   for (const Option& option : config_options()) {
     const Json* value = value_of(root, option);
     const std::string pointer(option.pointer);
-    const bool belongs = applies(option, *config);  // the type comes first in its group
+    const std::string type = type_of(group_of(option));  // comes first in its group
+    const bool type_known = option.of.empty() || !faults->at(type);
+    const bool belongs = type_known && applies(option, *config);
     if (!value) {
       if (option.required && belongs) faults->add(pointer, "is missing" + allowed_note(option));
       continue;
     }
-    const std::string type = type_of(group_of(option));
-    if (!belongs && !faults->at(type)) {
+    if (type_known && !belongs) {
       faults->add(pointer, "is only for the " + type.substr(type.rfind('/') + 1) + " " +
                                quoted_list(option.of) + taken_by_type(group_of(option), *config));
       continue;

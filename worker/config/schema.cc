@@ -28,11 +28,9 @@ void add_range(const Range& range, Json* schema) {
 void add_strings(const Option& option, Json* schema) {
   Json types = Json::array({"string"});
   if (option.integer_too) types.push_back("integer");
-  if (option.boolean_too) types.push_back("boolean");
   (*schema)["type"] = types.size() == 1 ? types[0] : types;
-  if (!option.choices.empty()) (*schema)["enum"] = option.choices;
   if (!option.spelling.pattern.empty()) (*schema)["pattern"] = option.spelling.pattern;
-  if (option.choices.empty() && option.spelling.pattern.empty()) (*schema)["minLength"] = 1;
+  if (option.spelling.pattern.empty()) (*schema)["minLength"] = 1;
   if (option.integer_too) (*schema)["minimum"] = 1;  // a count of something
 }
 
@@ -44,6 +42,16 @@ struct Describe {
   void operator()(const std::string* field) const {
     add_strings(option, schema);
     if (!field->empty()) (*schema)["default"] = *field;
+  }
+  void operator()(const ChoiceRef& field) const {
+    (*schema)["type"] = "string";
+    (*schema)["enum"] = field.names();
+    if (field.get() && !option.required) (*schema)["default"] = *field.get();
+  }
+  void operator()(const ResumeFrom* field) const {
+    (*schema)["type"] = {"string", "boolean"};
+    (*schema)["minLength"] = 1;
+    (*schema)["default"] = field->text;
   }
   template <typename T>
   void operator()(const std::optional<T>*) const {

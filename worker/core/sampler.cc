@@ -66,15 +66,15 @@ EpochOrder::EpochOrder(std::uint64_t seed, std::int64_t epoch, std::int64_t samp
   }
 }
 
-Schedule::Schedule(std::int64_t dataset_size, int global_batch, int micro_batch, int epochs,
-                   std::int64_t max_steps, bool drop_last)
+BatchSampler::BatchSampler(std::int64_t dataset_size, int global_batch, int micro_batch, int epochs,
+                           std::int64_t max_steps, bool drop_last)
     : dataset_size_(dataset_size),
       steps_per_epoch_((dataset_size + (drop_last ? 0 : global_batch - 1)) / global_batch),
       total_steps_(max_steps > 0 ? max_steps : steps_per_epoch_ * epochs),
       global_batch_(global_batch),
       micro_batch_(micro_batch) {}
 
-StepPlan Schedule::step(std::int64_t step) const {
+StepPlan BatchSampler::step(std::int64_t step) const {
   StepPlan plan;
   plan.epoch = step / steps_per_epoch_;
   plan.first_sample = step % steps_per_epoch_ * global_batch_;

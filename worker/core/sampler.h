@@ -55,12 +55,12 @@ struct StepPlan {
   std::int64_t first_leaf = 0;    // number of the first microbatch, unique in the whole run
 };
 
-class Schedule {
+class BatchSampler {
  public:
   // drop_last: an epoch ends before a step that would be smaller than the others. REQUIRES: the epoch keeps
   // at least one step.
-  Schedule(std::int64_t dataset_size, int global_batch, int micro_batch, int epochs, std::int64_t max_steps,
-           bool drop_last = false);
+  BatchSampler(std::int64_t dataset_size, int global_batch, int micro_batch, int epochs,
+               std::int64_t max_steps, bool drop_last = false);
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
   std::int64_t total_steps() const { return total_steps_; }
   StepPlan step(std::int64_t step) const;  // REQUIRES: 0 <= step < total_steps()

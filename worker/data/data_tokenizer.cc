@@ -23,7 +23,7 @@ Result<std::optional<LoadedTokenizer>> beside_shards(const fs::path& data) {
 }  // namespace
 
 Result<std::optional<LoadedTokenizer>> tokenizer_of(const DataConfig& config) {
-  const bool tokens = config.type == "tokens";
+  const bool tokens = config.type == DataType::kTokens;
   if (!config.tokenizer) {
     if (!tokens) return std::optional<LoadedTokenizer>();
     auto beside = beside_shards(config.path);

@@ -53,7 +53,7 @@ std::uint64_t gradient_bytes(const TrainConfig& train, const Program& program, s
     const int rank = static_cast<int>(std::int64_t{spread.world_size} * i / looked_at);
     std::uint64_t floats =
         program.size * most_partial_sums(leaves_of_rank(leaves, rank, spread.world_size), spread.lanes);
-    if (train.reduction == "tree") floats += inbox(program, leaves, rank, spread);
+    if (train.reduction == ReductionType::kTree) floats += inbox(program, leaves, rank, spread);
     most = std::max(most, floats);
   }
   return kFloat * ((spread.world_size > 1 ? program.size : 0) + most);
@@ -97,7 +97,8 @@ class WaysOut {
         }));
     JobConfig recomputes = config_;
     recomputes.model.gradient_checkpointing = true;
-    const bool can_recompute = config_.model.type == "gpt2" && !config_.model.gradient_checkpointing;
+    const bool can_recompute =
+        config_.model.type == ModelType::kGpt2 && !config_.model.gradient_checkpointing;
     if (can_recompute && need(recomputes, spread_) <= available_)
       ways.push_back("model.gradient_checkpointing=true");
     say("--lanes ", largest_that_fits<int>(below(spread_.lanes), [&](int lanes) {
@@ -230,7 +231,7 @@ std::string in_words(const MemoryNeed& need) {
 
 Status check_fit(const JobConfig& config, const DatasetFacts& data) try {
   program_of(config, data);
-  const bool counted = config.data.type != "csv";  // a table's rows are known only after reading it
+  const bool counted = config.data.type != DataType::kCsv;  // a table's rows are known only after reading it
   const std::string refusal = counted ? too_few_samples(config.train, data.train) : "";
   return refusal.empty() ? Status() : Status(kExitConfig, refusal);
 } catch (const WorkerError& error) {

@@ -10,7 +10,7 @@ Program mlp(const ModelConfig& config, const SampleSpec& sample) {
   int layer = 1;
   for (const int size : config.hidden_sizes) {
     x = net.linear(x, "fc" + std::to_string(layer++), size);
-    x = config.activation == "gelu" ? net.gelu(x) : net.relu(x);
+    x = config.activation == ActivationType::kGelu ? net.gelu(x) : net.relu(x);
     x = net.dropout(x, config.dropout);
   }
   return net.finish(net.linear(x, "fc" + std::to_string(layer), sample.classes));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <string_view>
 
 #include "worker/base/error.h"
 #include "worker/base/overloaded.h"
@@ -11,16 +10,17 @@ namespace dtrun::worker {
 namespace {
 
 struct Model {
-  std::string_view type;  // also a choice of /model/type in worker/config/options.cc
+  ModelType type;
   SampleSpec::Input input;
   Program (*make)(const ModelConfig&, const SampleSpec&);
 };
 
 constexpr Model kModels[] = {
-    {.type = "convnet", .input = SampleSpec::Input::kValues, .make = convnet},
-    {.type = "mlp", .input = SampleSpec::Input::kValues, .make = mlp},
-    {.type = "gpt2", .input = SampleSpec::Input::kTokens, .make = gpt2},
+    {.type = ModelType::kConvnet, .input = SampleSpec::Input::kValues, .make = convnet},
+    {.type = ModelType::kMlp, .input = SampleSpec::Input::kValues, .make = mlp},
+    {.type = ModelType::kGpt2, .input = SampleSpec::Input::kTokens, .make = gpt2},
 };
+static_assert(std::size(kModels) == kNamesOf<ModelType>.size());
 
 const char* in_words(SampleSpec::Input input) {
   return input == SampleSpec::Input::kTokens ? "tokens" : "values, such as images";
@@ -33,14 +33,12 @@ Program make_program(const ModelConfig& config, const SampleSpec& sample) {
     throw WorkerError(
         kExitConfig, "the data has " + std::to_string(sample.classes) + " class(es); a classifier needs two");
   const auto* model = std::ranges::find(kModels, config.type, &Model::type);
-  if (model == std::end(kModels))
-    throw WorkerError(kExitConfig, "/model/type: \"" + config.type + "\" is not a model");
   if (model->input != sample.input)
-    throw WorkerError(kExitConfig, "the data does not fit the model: " + config.type + " takes " +
+    throw WorkerError(kExitConfig, "the data does not fit the model: " + name_of(config.type) + " takes " +
                                        in_words(model->input) + ", and the data has " +
                                        in_words(sample.input) + "; choose other data or another model");
   Program program = model->make(config, sample);
-  program.model = config.type;
+  program.model = name_of(config.type);
   return program;
 }
 

@@ -3,8 +3,6 @@
 
 #include <cmath>
 
-#include "worker/base/error.h"
-
 namespace dtrun::worker {
 namespace {
 
@@ -31,16 +29,14 @@ AdamWRule adamw_rule(const TrainConfig& config, std::int64_t step, double learni
 }  // namespace
 
 std::vector<std::string> slot_names(const TrainConfig& config) {
-  if (config.optim == "sgd" && static_cast<float>(config.momentum) == 0) return {};
-  if (config.optim == "sgd") return {"momentum_buffer"};
-  if (config.optim == "adamw") return {"exp_avg", "exp_avg_sq"};
-  throw WorkerError(kExitConfig,
-                    "/train/optim: \"" + config.optim + "\" is not an optimizer; known: \"sgd\", \"adamw\"");
+  if (config.optim == OptimizerType::kAdamW) return {"exp_avg", "exp_avg_sq"};
+  if (static_cast<float>(config.momentum) == 0) return {};
+  return {"momentum_buffer"};
 }
 
 UpdateRule update_rule(const TrainConfig& config, std::int64_t step, double learning_rate) {
   UpdateRule rule{.optimizer = sgd_rule(config, learning_rate), .max_norm = config.max_grad_norm};
-  if (config.optim == "adamw") rule.optimizer = adamw_rule(config, step, learning_rate);
+  if (config.optim == OptimizerType::kAdamW) rule.optimizer = adamw_rule(config, step, learning_rate);
   return rule;
 }
 

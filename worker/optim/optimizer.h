@@ -1,4 +1,4 @@
-// Optimizers and learning-rate schedules: a step's update as data, which the device carries out
+// Optimizers: a step's update as data, which the device carries out
 // (Arithmetic::update).
 #pragma once
 
@@ -18,19 +18,11 @@ struct OptimizerSlot {
   std::vector<float> values;  // flat, zero before the first step
 };
 
-// The names of config.optim's state vectors, in the order of UpdatedVectors::slots. Throws WorkerError,
-// EX_CONFIG, if there is no such optimizer.
+// The names of config.optim's state vectors, in the order of UpdatedVectors::slots.
 std::vector<std::string> slot_names(const TrainConfig& config);
 
 // One update of config.optim, clipped to config.max_grad_norm. step counts from 0 (AdamW's bias correction
 // uses step + 1).
 UpdateRule update_rule(const TrainConfig& config, std::int64_t step, double learning_rate);
-
-// config.warmup_steps, or else config.warmup_ratio of the run.
-std::int64_t warmup_steps(const TrainConfig& config, std::int64_t total_steps);
-
-// The factor schedules of Hugging Face transformers (get_scheduler), times config.learning_rate, for `step`
-// counted from 0 out of total_steps.
-double learning_rate_at(const TrainConfig& config, std::int64_t step, std::int64_t total_steps);
 
 }  // namespace dtrun::worker

@@ -28,7 +28,7 @@
 #include "worker/profile/report.h"
 #include "worker/profile/trace.h"
 #include "worker/trainer/gradient_step.h"
-#include "worker/trainer/replica.h"
+#include "worker/trainer/recovery/replica.h"
 
 namespace dtrun::worker {
 namespace {
@@ -59,9 +59,8 @@ class ProfiledJob {
       : config_(config),
         data_(load_datasets(config_)),
         replica_(config_, data_, lanes, std::move(device)),
-        schedule_(data_.train->size(), config_.train.global_batch_size, config_.train.micro_batch_size,
-                  config_.train.num_train_epochs, config_.train.max_steps,
-                  config_.train.dataloader_drop_last),
+        batches_(data_.train->size(), config_.train.global_batch_size, config_.train.micro_batch_size,
+                 config_.train.num_train_epochs, config_.train.max_steps, config_.train.dataloader_drop_last),
         gradient_step_(config_.train, replica_.program, *data_.train, *alone_, *replica_.device,
                        replica_.lanes, clock_),
         order_(config_.train.seed, 0, data_.train->size()) {
@@ -74,11 +73,11 @@ class ProfiledJob {
   // Runs the first step of the job each time: no step is larger, and later ones cost the same.
   void step() {
     const Range range(*replica_.device, "step");
-    const StepPlan plan = schedule_.step(0);
+    const StepPlan plan = batches_.step(0);
     float* const sum = gradient_step_.run(plan, order_, replica_.state.parameters.data());
     const auto begin = Clock::now();
     UpdateRule rule = update_rule(config_.train, 0, 0);
-    rule.finite_only = config_.train.on_divergence == "stop";
+    rule.finite_only = config_.train.on_divergence == DivergenceAction::kStop;
     replica_.update(rule, sum);
     update_ += Clock::now() - begin;
   }
@@ -95,7 +94,7 @@ class ProfiledJob {
     Profile profile;
     profile.lanes = replica_.lanes.size();
     profile.steps = done;
-    profile.samples = static_cast<double>(schedule_.step(0).samples);
+    profile.samples = static_cast<double>(batches_.step(0).samples);
     profile.seconds = shares.seconds / done;
     profile.data = shares.data * profile.seconds;
     profile.update = std::chrono::duration<double>(update_).count() / done;
@@ -109,7 +108,7 @@ class ProfiledJob {
     DeviceProfile profile;
     profile.device = replica_.device->name();
     profile.machine = replica_.device->fingerprint();
-    profile.samples = static_cast<double>(schedule_.step(0).samples);
+    profile.samples = static_cast<double>(batches_.step(0).samples);
     profile.untimed_steps = count_steps(steps, kMostSteps, [&] { step(); });
     profile.seconds = clock_.lap().seconds / profile.untimed_steps;
 
@@ -160,7 +159,7 @@ class ProfiledJob {
   const JobConfig& config_;
   const Datasets data_;
   Replica replica_;
-  const Schedule schedule_;
+  const BatchSampler batches_;
   const std::unique_ptr<ProcessGroup> alone_ = make_single_process_group();
   StepClock clock_;
   GradientStep gradient_step_;
@@ -185,7 +184,7 @@ void profile_cpu(const JobConfig& config, const ProfileRequest& request) {
   ProfiledJob job(config, request.lanes, make_cpu_device());
   Profile profile = job.run(request.steps);
   const TrainConfig& train = config.train;
-  profile.job = describe(job, train, config.model.type) + ", " + counted(request.lanes, "lane") +
+  profile.job = describe(job, train, name_of(config.model.type)) + ", " + counted(request.lanes, "lane") +
                 (request.lanes == 1 ? "" : " that work at once");
   profile.machine = describe_processor() + ", " + counted(std::thread::hardware_concurrency(), "core") +
                     "; loops for " + planned::kernels().instruction_set + ", matmuls by " + onednn::version();
@@ -201,7 +200,7 @@ void profile_gpu(const JobConfig& config, int gpu, const ProfileRequest& request
   // Scoped, since measuring the ceilings needs the job's memory.
   auto job = std::make_unique<ProfiledJob>(config, 1, make_cuda_device(gpu));
   DeviceProfile profile = job->run_on_device(request.steps, &times, &steps);
-  profile.job = describe(*job, config.train, config.model.type);
+  profile.job = describe(*job, config.train, name_of(config.model.type));
   const Program program = job->program();
   job.reset();
   profile.ceilings = measure_cuda_ceilings(gpu, config.train.bf16);

@@ -35,7 +35,7 @@ JobConfig config_in(const fs::path& directory, const fs::path& model) {
 
 // The run's own copy of the tokenizer, or else that of its data: an older run may have no copy.
 std::shared_ptr<const Tokenizer> tokenizer_of_run(const fs::path& directory, DataConfig data) {
-  if (data.type == "text" && !data.tokenizer) return nullptr;  // bytes
+  if (data.type == DataType::kText && !data.tokenizer) return nullptr;  // bytes
   if (has_tokenizer(directory)) data.tokenizer = directory.string();
   const auto loaded = tokenizer_of(data);
   if (!loaded.ok()) throw WorkerError(loaded.status().exit_code(), loaded.status().message());
@@ -46,9 +46,9 @@ void write_text(const SampleRequest& request) {
   const fs::path model = model_file_of(request.run);
   const fs::path directory = run_directory_of(model);
   const JobConfig config = config_in(directory, model);
-  if (config.model.type != "gpt2")
-    throw WorkerError(kExitConfig,
-                      model.string() + ": a \"" + config.model.type + "\" writes no text; a \"gpt2\" does");
+  if (config.model.type != ModelType::kGpt2)
+    throw WorkerError(kExitConfig, model.string() + ": a \"" + name_of(config.model.type) +
+                                       "\" writes no text; a \"gpt2\" does");
   const std::unique_ptr<Script> script = make_script(config.data, tokenizer_of_run(directory, config.data));
   const int longest = config.model.n_positions;
   const Program program = make_program(config.model, {.input = SampleSpec::Input::kTokens,

@@ -75,7 +75,7 @@ class PieceScript : public Script {
 }  // namespace
 
 std::unique_ptr<Script> make_script(const DataConfig& data, std::shared_ptr<const Tokenizer> tokenizer) {
-  const bool text = data.type == "text";
+  const bool text = data.type == DataType::kText;
   if (tokenizer) {
     const int classes = text ? tokenizer->size() : data.vocab_size;
     return std::make_unique<PieceScript>(std::move(tokenizer), classes);

@@ -7,7 +7,7 @@
 
 #include "worker/collective/process_group.h"
 #include "worker/data/dataset.h"
-#include "worker/trainer/lane_team.h"
+#include "worker/device/lane_team.h"
 
 namespace dtrun::worker {
 

@@ -42,7 +42,7 @@ GradientStep::GradientStep(const TrainConfig& config, const Program& program, co
 }
 
 std::unique_ptr<GradientExchange> GradientStep::make_exchange(const std::vector<VectorRange>& ranges) {
-  const bool ring = config_.reduction == "ring";
+  const bool ring = config_.reduction == ReductionType::kRing;
   if (!arithmetic_.device_is_host()) {
     std::unique_ptr<DeviceCommunicator> links =
         device_.make_links({.rank = group_.rank(),

@@ -35,20 +35,21 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/config_drift.h"
 #include "worker/checkpoint/durable.h"
+#include "worker/checkpoint/keep_tokenizer.h"
 #include "worker/checkpoint/output_lock.h"
 #include "worker/config/check_together.h"
 #include "worker/core/sampler.h"
 #include "worker/device/device.h"
+#include "worker/device/lane_team.h"
 #include "worker/device/range.h"
 #include "worker/memory/need.h"
 #include "worker/metrics/metrics.h"
 #include "worker/model/program.h"
+#include "worker/optim/learning_rate.h"
 #include "worker/optim/optimizer.h"
 #include "worker/trainer/divergence.h"
 #include "worker/trainer/evaluation.h"
 #include "worker/trainer/gradient_step.h"
-#include "worker/trainer/keep_tokenizer.h"
-#include "worker/trainer/lane_team.h"
 #include "worker/trainer/step_clock.h"
 #include "worker/trainer/stop_vote.h"
 #include "worker/trainer/sync_check.h"
@@ -67,7 +68,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-Schedule schedule_of(const TrainConfig& train, std::int64_t samples) {
+BatchSampler batches_of(const TrainConfig& train, std::int64_t samples) {
   const std::string refusal = too_few_samples(train, samples);
   if (!refusal.empty()) throw WorkerError(kExitConfig, refusal);
   return {samples,         train.global_batch_size,   train.micro_batch_size, train.num_train_epochs,
@@ -111,18 +112,18 @@ class Trainer {
   double samples_of(const StepStats& stats) const { return stats.targets / replica_.program.sample.targets; }
   bool trains_on_tokens() const { return replica_.program.sample.input == SampleSpec::Input::kTokens; }
   bool is_writer() const { return place_.rank == 0; }
-  bool is_due(const std::string& strategy, std::int64_t steps) const {
-    if (strategy == "epoch") return state_.step % schedule_.steps_per_epoch() == 0;
-    return strategy == "steps" && steps > 0 && state_.step % steps == 0;
+  bool is_due(IntervalStrategy strategy, std::int64_t steps) const {
+    if (strategy == IntervalStrategy::kEpoch) return state_.step % batches_.steps_per_epoch() == 0;
+    return strategy == IntervalStrategy::kSteps && steps > 0 && state_.step % steps == 0;
   }
   bool evaluation_is_due() const { return is_due(train_.eval_strategy, train_.eval_steps); }
   bool saves_while_training() const {
-    return train_.save_strategy == "epoch" || train_.load_best_model_at_end ||
-           (train_.save_strategy == "steps" && train_.save_steps > 0);
+    return train_.save_strategy == IntervalStrategy::kEpoch || train_.load_best_model_at_end ||
+           (train_.save_strategy == IntervalStrategy::kSteps && train_.save_steps > 0);
   }
   bool save_is_due() const { return is_due(train_.save_strategy, train_.save_steps); }
   const EvaluationRecord& evaluations() const { return replica_.log.evaluations; }
-  bool at_end() const { return state_.step >= schedule_.total_steps() || stops_early(train_, evaluations()); }
+  bool at_end() const { return state_.step >= batches_.total_steps() || stops_early(train_, evaluations()); }
   // The model of the step in hand is the best so far, and to be kept.
   bool is_best() const { return train_.load_best_model_at_end && evaluations().best_step == state_.step; }
 
@@ -133,7 +134,7 @@ class Trainer {
   const Place place_;
   ProcessGroup& group_;
   AgentLink& agent_;
-  const Schedule schedule_;
+  const BatchSampler batches_;
   StepClock clock_;
   std::optional<GradientStep> gradient_step_;  // from the first step to the last
   StopVote stop_vote_;
@@ -164,7 +165,7 @@ Trainer::Trainer(Replica& replica, const Place& place, ProcessGroup& group, Agen
       place_(place),
       group_(group),
       agent_(agent),
-      schedule_(schedule_of(train_, replica.data.train->size())),
+      batches_(batches_of(train_, replica.data.train->size())),
       stop_vote_(group) {}
 
 Outcome Trainer::run() {
@@ -265,9 +266,9 @@ void Trainer::begin_writing(const ResumePoint& start) {
                                .device = replica_.device->name(),
                                .use = replica_.device->use()});
   if (start.from_memory()) return tell_recovery(start);
-  log_info(config_.model.type + ": " + std::to_string(replica_.program.size) + " parameters, " +
+  log_info(name_of(config_.model.type) + ": " + std::to_string(replica_.program.size) + " parameters, " +
            std::to_string(replica_.data.train->size()) + " training samples, " +
-           std::to_string(schedule_.total_steps()) + " steps, " + counted(place_.world_size, "worker") +
+           std::to_string(batches_.total_steps()) + " steps, " + counted(place_.world_size, "worker") +
            " x " + counted(replica_.lanes.size(), "lane"));
   if (memory) log_info("memory of each worker at its peak: about " + in_words(*memory));
   if (replica_.in_memory_checkpoint)
@@ -282,8 +283,8 @@ void Trainer::begin_writing(const ResumePoint& start) {
   progress_.note = "resumed from step " + std::to_string(state_.step);
   const std::string from =
       start.source_rank == 0 ? "" : " (held by rank " + std::to_string(start.source_rank) + ")";
-  const char* beyond = state_.step > schedule_.total_steps() ? "; nothing is left to train" : "";
-  log_info(progress_.note + " of " + std::to_string(schedule_.total_steps()) + from + beyond);
+  const char* beyond = state_.step > batches_.total_steps() ? "; nothing is left to train" : "";
+  log_info(progress_.note + " of " + std::to_string(batches_.total_steps()) + from + beyond);
 }
 
 void Trainer::tell_recovery(const ResumePoint& start) {
@@ -293,7 +294,7 @@ void Trainer::tell_recovery(const ResumePoint& start) {
   if (!copied && start.source_rank != 0)
     where = ", from the memory of rank " + std::to_string(start.source_rank);
   log_info("going on at step " + std::to_string(state_.step) + " of " +
-           std::to_string(schedule_.total_steps()) + " with " + counted(place_.world_size, "worker") + where);
+           std::to_string(batches_.total_steps()) + " with " + counted(place_.world_size, "worker") + where);
 }
 
 void Trainer::report_drift(const ResumePoint& start) {
@@ -317,8 +318,8 @@ void Trainer::report_drift(const ResumePoint& start) {
 }
 
 std::optional<StepPlan> Trainer::step_behind(const StepPlan& plan) const {
-  if (state_.step + 1 >= schedule_.total_steps()) return std::nullopt;
-  const StepPlan next = schedule_.step(state_.step + 1);
+  if (state_.step + 1 >= batches_.total_steps()) return std::nullopt;
+  const StepPlan next = batches_.step(state_.step + 1);
   return next.epoch == plan.epoch ? std::optional(next) : std::nullopt;
 }
 
@@ -326,7 +327,7 @@ std::optional<StepPlan> Trainer::step_behind(const StepPlan& plan) const {
 Vote Trainer::one_step() {
   const Range range(*replica_.device, "step");
   stop_vote_.cast(wish());
-  const StepPlan plan = schedule_.step(state_.step);
+  const StepPlan plan = batches_.step(state_.step);
   if (plan.epoch != order_epoch_) {
     StepClock::Scope timed(clock_, StepClock::kData);
     order_ = EpochOrder(train_.seed, plan.epoch, replica_.data.train->size());
@@ -336,12 +337,12 @@ Vote Trainer::one_step() {
   stop_point(StopPoint::kExchanged);
 
   if (replica_.in_memory_checkpoint) replica_.in_memory_checkpoint->wait();
-  const double learning_rate = learning_rate_at(train_, state_.step, schedule_.total_steps());
+  const double learning_rate = learning_rate_at(train_, state_.step, batches_.total_steps());
   const bool log = (state_.step + 1) % std::max<std::int64_t>(1, train_.logging_steps) == 0 ||
-                   state_.step + 1 == schedule_.total_steps();
+                   state_.step + 1 == batches_.total_steps();
   UpdateRule rule = update_rule(train_, state_.step, learning_rate);
   rule.norm_wanted = log;
-  rule.finite_only = train_.on_divergence == "stop";
+  rule.finite_only = train_.on_divergence == DivergenceAction::kStop;
   StepResult step;
   {
     StepClock::Scope timed(clock_, StepClock::kMath);
@@ -358,7 +359,7 @@ Vote Trainer::one_step() {
   look_for_divergence(step.stats.loss);
   ++state_.step;
   newest_evaluation_.reset();
-  progress_.epoch = static_cast<double>(state_.step) / static_cast<double>(schedule_.steps_per_epoch());
+  progress_.epoch = static_cast<double>(state_.step) / static_cast<double>(batches_.steps_per_epoch());
   progress_.learning_rate = learning_rate;
   report(Phase::kTraining);
   if (log) log_step(learning_rate, step.norm);
@@ -415,7 +416,7 @@ void Trainer::report(Phase phase) {
   if (phase == progress_.phase && phase == Phase::kTraining && seconds < 0.1) return;
   progress_.phase = phase;
   progress_.step = state_.step;
-  progress_.total_steps = schedule_.total_steps();
+  progress_.total_steps = batches_.total_steps();
   if (since_report_.targets > 0) progress_.loss = mean(since_report_.loss, since_report_.targets);
   if (since_report_.targets > 0 && seconds >= 0.1) {
     progress_.samples_per_second = samples_of(since_report_) / seconds;
@@ -468,7 +469,7 @@ Vote Trainer::evaluate_now() {
   since_report_ = {};
   last_report_ = Clock::now();
   report(Phase::kEvaluating);
-  if (train_.on_divergence == "stop" && !std::isfinite(newest_evaluation_->loss))
+  if (train_.on_divergence == DivergenceAction::kStop && !std::isfinite(newest_evaluation_->loss))
     throw WorkerError(kExitDataError, "training diverged: after step " + std::to_string(state_.step) +
                                           " the test loss is not finite. " + kAgainstDivergence);
   take_into_account(*newest_evaluation_);
@@ -485,7 +486,7 @@ void Trainer::take_into_account(const Evaluation& evaluation) {
   add_evaluation(record, state_.step, evaluation.loss, evaluation.accuracy, better_of(train_));
   if (is_best() && !at_end()) save_best();
   if (is_writer() && stops_early(train_, record))
-    log_info("stopping early: no better " + train_.metric_for_best_model + " in " +
+    log_info("stopping early: no better " + name_of(train_.metric_for_best_model) + " in " +
              counted(static_cast<int>(record.without_improvement), "evaluation"));
 }
 
@@ -561,7 +562,7 @@ Outcome Trainer::leave(Vote vote) {
   const bool saved = save_last();
   if (is_writer())
     log_info("stopped after step " + std::to_string(state_.step) + " of " +
-             std::to_string(schedule_.total_steps()) +
+             std::to_string(batches_.total_steps()) +
              (saved ? "; checkpoint saved" : "; no checkpoint of it saved"));
   group_.barrier();
   return Outcome::kStopped;

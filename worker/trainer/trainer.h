@@ -3,9 +3,9 @@
 #pragma once
 
 #include "worker/collective/process_group.h"
-#include "worker/trainer/agent_link.h"
-#include "worker/trainer/replica.h"
-#include "worker/trainer/resume.h"
+#include "worker/trainer/agent_protocol/agent_link.h"
+#include "worker/trainer/recovery/replica.h"
+#include "worker/trainer/recovery/resume.h"
 
 namespace dtrun::worker {
 
@@ -18,9 +18,5 @@ enum class Outcome {
 // One generation. Throws WorkerError: EX_CONFIG, EX_NOINPUT, or kExitWorkerPeerLost when the process group
 // broke; then the replica is at a whole step.
 Outcome train(Replica& replica, const Place& place, ProcessGroup& group, AgentLink& agent);
-
-// For a replica that is to end without peers: saves its state, unless that is done already or another process
-// writes to its output directory. A failure is only told: training needs no disk.
-void save_alone(const Replica& replica);
 
 }  // namespace dtrun::worker

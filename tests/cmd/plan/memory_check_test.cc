@@ -43,8 +43,8 @@ TEST_CASE("a small /dev/shm is told of where several workers may share memory th
 TEST_CASE("the workers that other tasks start on a node need memory too") {
   worker::JobConfig config;
   config.output_dir = "out";
-  config.model = {.type = "mlp", .hidden_sizes = {8}};
-  config.data.type = "synthetic";
+  config.model = {.type = worker::ModelType::kMlp, .hidden_sizes = {8}};
+  config.data.type = worker::DataType::kSynthetic;
   JobSpec spec;
   spec.program = BuiltinTrainer{
       .worker_binary = "w", .config_json = worker::to_canonical_json(config), .output_dir = "out"};

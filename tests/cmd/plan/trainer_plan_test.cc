@@ -140,10 +140,10 @@ TEST_CASE("a device that cannot be had is refused in one line that says why") {
 TEST_CASE("workers of one node have GPUs of one kind") {
   std::vector<Gpu> gpus = with_gpus(3).gpus;
   gpus[2].name = "NVIDIA L4";
-  const auto choice = choose_device("cuda", "", gpus, 2);
+  const auto choice = choose_device(worker::DeviceType::kCuda, "", gpus, 2);
   REQUIRE(choice.ok());
   CHECK(choice.value().why == "cuda, 2 GPUs (NVIDIA H200)");
-  CHECK(choose_device("cuda", "", gpus, 3).status().message() ==
+  CHECK(choose_device(worker::DeviceType::kCuda, "", gpus, 3).status().message() ==
         "/device is \"cuda\", but GPU 0 is NVIDIA H200, GPU 2 is NVIDIA L4: other kinds give other bits; "
         "choose "
         "one by CUDA_VISIBLE_DEVICES");

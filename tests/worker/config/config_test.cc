@@ -21,8 +21,8 @@ TEST_CASE("the smallest config gets every default") {
   const JobConfig config = good(smallest().dump());
   CHECK(config.output_dir == "runs/x");
   CHECK(config.train.global_batch_size == 128);
-  CHECK(config.train.optim == "sgd");
-  CHECK(config.train.resume_from_checkpoint == "auto");
+  CHECK(config.train.optim == OptimizerType::kSgd);
+  CHECK(config.train.resume_from_checkpoint.kind == ResumeFrom::Kind::kNewest);
   CHECK_FALSE(config.launch.nproc_per_node.has_value());
 }
 
@@ -174,11 +174,15 @@ TEST_CASE("launch options take numbers and words") {
 }
 
 TEST_CASE("true and false of resume_from_checkpoint mean auto and none, as in Hugging Face") {
-  CHECK(good(with_train(R"({"resume_from_checkpoint": true})")).train.resume_from_checkpoint == "auto");
-  CHECK(good(with_train(R"({"resume_from_checkpoint": false})")).train.resume_from_checkpoint == "none");
-  CHECK(good(with_train(R"({"resume_from_checkpoint": "a/b"})")).train.resume_from_checkpoint == "a/b");
-  CHECK(good(smallest().dump(), {"train.resume_from_checkpoint=false"}).train.resume_from_checkpoint ==
-        "none");
+  const auto resumed = [](const std::string& value) {
+    return good(with_train(R"({"resume_from_checkpoint": )" + value + "}")).train.resume_from_checkpoint;
+  };
+  CHECK(resumed("true").kind == ResumeFrom::Kind::kNewest);
+  CHECK(resumed("false").kind == ResumeFrom::Kind::kNone);
+  CHECK(resumed(R"("a/b")").kind == ResumeFrom::Kind::kNamed);
+  CHECK(resumed(R"("a/b")").text == "a/b");
+  const JobConfig overridden = good(smallest().dump(), {"train.resume_from_checkpoint=false"});
+  CHECK(overridden.train.resume_from_checkpoint.text == "none");
 }
 
 TEST_CASE("overrides win over the file and over earlier ones") {
@@ -186,7 +190,7 @@ TEST_CASE("overrides win over the file and over earlier ones") {
                                 {"train.max_steps=6", "train.max_steps=7", "train.optim=adamw",
                                  "output_dir=2024", "data.path=/a=b", "launch.nproc_per_node=3"});
   CHECK(config.train.max_steps == 7);
-  CHECK(config.train.optim == "adamw");
+  CHECK(config.train.optim == OptimizerType::kAdamW);
   CHECK(config.output_dir == "2024");
   CHECK(config.data.path == "/a=b");
   CHECK(config.launch.nproc_per_node == "3");

@@ -11,6 +11,7 @@
 
 #include "tests/support/files.h"
 #include "tests/worker/config/configs.h"
+#include "worker/base/overloaded.h"
 
 namespace dtrun::worker {
 namespace {
@@ -31,11 +32,13 @@ std::vector<std::string> type_for(const Option& option) {
 
 bool is_optional(const Option& option) {
   JobConfig config;
-  return std::visit(
-      [](auto* field) {
-        return requires { field->has_value(); };
-      },
-      option.field(config));
+  return std::visit(Overloaded{
+                        [](const ChoiceRef& field) { return !field.get(); },
+                        [](const auto* field) {
+                          return requires { field->has_value(); };
+                        },
+                    },
+                    option.field(config));
 }
 
 TEST_CASE("every option has a description, and but for what is not given a place in the canonical text") {
@@ -176,6 +179,8 @@ TEST_CASE("no option that takes a number is missing among the bounds") {
     JobConfig config;
     const FieldRef field = option.field(config);
     const bool word = std::holds_alternative<std::string*>(field) || std::holds_alternative<bool*>(field) ||
+                      std::holds_alternative<ChoiceRef>(field) ||
+                      std::holds_alternative<ResumeFrom*>(field) ||
                       (std::holds_alternative<std::optional<std::string>*>(field) && !option.integer_too) ||
                       std::holds_alternative<std::optional<bool>*>(field);
     const std::string name = path_of(option);

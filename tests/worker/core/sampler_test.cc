@@ -139,12 +139,12 @@ TEST_CASE("beyond 2^22 samples the order depends on seed and epoch alone, and ne
 }
 
 // How often each sample is used in an epoch by `world` workers that cut every step's leaves among them.
-std::vector<int> uses_in_epoch(const Schedule& schedule, std::int64_t epoch, std::int64_t samples,
+std::vector<int> uses_in_epoch(const BatchSampler& batches, std::int64_t epoch, std::int64_t samples,
                                int micro_batch, int world) {
   const auto order = epoch_order(1, epoch, samples);
   std::vector<int> uses(static_cast<std::size_t>(samples));
-  for (std::int64_t i = 0; i < schedule.steps_per_epoch(); ++i) {
-    const StepPlan plan = schedule.step(epoch * schedule.steps_per_epoch() + i);
+  for (std::int64_t i = 0; i < batches.steps_per_epoch(); ++i) {
+    const StepPlan plan = batches.step(epoch * batches.steps_per_epoch() + i);
     REQUIRE(plan.epoch == epoch);
     for (int rank = 0; rank < world; ++rank) {
       const LeafRange range = leaves_of_rank(plan.leaves, rank, world);
@@ -161,10 +161,10 @@ TEST_CASE("every sample is used exactly once per epoch, whatever the world size"
   constexpr int kMicroBatch = 4;
   for (std::int64_t samples : {1, 3, 16, 17, 100, 131}) {
     for (int global_batch : {4, 16, 32}) {
-      const Schedule schedule(samples, global_batch, kMicroBatch, 2, -1);
+      const BatchSampler batches(samples, global_batch, kMicroBatch, 2, -1);
       for (int world : {1, 2, 3, 4, 7, 16}) {
         for (std::int64_t epoch : {0, 1}) {
-          const auto uses = uses_in_epoch(schedule, epoch, samples, kMicroBatch, world);
+          const auto uses = uses_in_epoch(batches, epoch, samples, kMicroBatch, world);
           CHECK(std::ranges::all_of(uses, [](int count) { return count == 1; }));
         }
       }
@@ -173,36 +173,36 @@ TEST_CASE("every sample is used exactly once per epoch, whatever the world size"
 }
 
 TEST_CASE("the last step of an epoch takes what is left") {
-  const Schedule schedule(100, 32, 8, 3, -1);
-  CHECK(schedule.steps_per_epoch() == 4);
-  CHECK(schedule.total_steps() == 12);
-  const StepPlan last = schedule.step(7);
+  const BatchSampler batches(100, 32, 8, 3, -1);
+  CHECK(batches.steps_per_epoch() == 4);
+  CHECK(batches.total_steps() == 12);
+  const StepPlan last = batches.step(7);
   CHECK(last.epoch == 1);
   CHECK(last.first_sample == 96);
   CHECK(last.samples == 4);
   CHECK(last.leaves == 1);
-  CHECK(schedule.step(8).epoch == 2);
-  CHECK(schedule.step(8).first_sample == 0);
+  CHECK(batches.step(8).epoch == 2);
+  CHECK(batches.step(8).first_sample == 0);
 }
 
 TEST_CASE("a smaller last step of an epoch can be left out, a whole one is not") {
-  const Schedule schedule(100, 32, 8, 3, -1, true);
-  CHECK(schedule.steps_per_epoch() == 3);
-  CHECK(schedule.total_steps() == 9);
-  const StepPlan last = schedule.step(5);
+  const BatchSampler batches(100, 32, 8, 3, -1, true);
+  CHECK(batches.steps_per_epoch() == 3);
+  CHECK(batches.total_steps() == 9);
+  const StepPlan last = batches.step(5);
   CHECK(last.epoch == 1);
   CHECK(last.first_sample == 64);
   CHECK(last.samples == 32);
-  CHECK(schedule.step(6).epoch == 2);
-  CHECK(schedule.step(6).first_sample == 0);
-  CHECK(Schedule(96, 32, 8, 3, -1, true).steps_per_epoch() == 3);
-  CHECK(Schedule(32, 32, 8, 3, -1, true).steps_per_epoch() == 1);
+  CHECK(batches.step(6).epoch == 2);
+  CHECK(batches.step(6).first_sample == 0);
+  CHECK(BatchSampler(96, 32, 8, 3, -1, true).steps_per_epoch() == 3);
+  CHECK(BatchSampler(32, 32, 8, 3, -1, true).steps_per_epoch() == 1);
 }
 
 TEST_CASE("max_steps overrides the epochs, either way") {
-  CHECK(Schedule(100, 32, 8, 3, 5).total_steps() == 5);
-  CHECK(Schedule(100, 32, 8, 3, 50).total_steps() == 50);
-  CHECK(Schedule(100, 32, 8, 3, 50).step(49).epoch == 12);
+  CHECK(BatchSampler(100, 32, 8, 3, 5).total_steps() == 5);
+  CHECK(BatchSampler(100, 32, 8, 3, 50).total_steps() == 50);
+  CHECK(BatchSampler(100, 32, 8, 3, 50).step(49).epoch == 12);
 }
 
 }  // namespace

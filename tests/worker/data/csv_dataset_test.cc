@@ -14,7 +14,7 @@ using dtrun::test::Folder;
 using dtrun::test::write_text;
 
 DataConfig csv_at(const std::filesystem::path& path) {
-  return {.type = "csv", .path = path.string(), .test_fraction = 0.25, .classes = 4};
+  return {.type = DataType::kCsv, .path = path.string(), .test_fraction = 0.25, .classes = 4};
 }
 
 TEST_CASE("a directory has a file for each split") {

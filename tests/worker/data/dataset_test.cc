@@ -29,7 +29,7 @@ class SmallDataset {
   }
   void remove(const std::string& name) { std::filesystem::remove(directory_.path() / name); }
   std::string path() const { return directory_.path().string(); }
-  DataConfig config() const { return {"fashion_mnist", path()}; }
+  DataConfig config() const { return {DataType::kFashionMnist, path()}; }
 
  private:
   Folder directory_;
@@ -75,7 +75,7 @@ TEST_CASE("a .gz file is preferred to the one without") {
 
 TEST_CASE("missing files and directories are named, with the way out") {
   SmallDataset files;
-  const DataConfig nowhere{"fashion_mnist", "/nonexistent/data"};
+  const DataConfig nowhere{DataType::kFashionMnist, "/nonexistent/data"};
   CHECK(contains(load_fault(nowhere), "/nonexistent/data: there is no such directory; set data.path"));
   CHECK(check_dataset(nowhere).status().message() == load_fault(nowhere));
   files.remove("train-labels-idx1-ubyte");

@@ -11,7 +11,7 @@ namespace dtrun::worker {
 namespace {
 
 TEST_CASE("Debian's Fashion-MNIST loads whole, with the mean and spread that normalising assumes") {
-  const DataConfig config{"fashion_mnist", "/usr/share/datasets/fashion-mnist"};
+  const DataConfig config{DataType::kFashionMnist, "/usr/share/datasets/fashion-mnist"};
   if (!std::filesystem::exists(config.path))
     return dtrun::test::skip("the package dataset-fashion-mnist is not installed");
   CHECK(check_dataset(config).ok());

@@ -40,7 +40,7 @@ class FourBytes {
     std::filesystem::rename(path(from), path(to));
   }
   DataConfig config() const {
-    return {.type = "idx", .path = folder_.path().string(), .classes = 26, .mean = 0.5, .std = 0.25};
+    return {.type = DataType::kIdx, .path = folder_.path().string(), .classes = 26, .mean = 0.5, .std = 0.25};
   }
 
  private:
@@ -92,7 +92,7 @@ TEST_CASE("the same files give the same bits as fashion_mnist") {
   DataConfig config = files.config();
   config.classes = 10, config.mean = 0.2860, config.std = 0.3530;
   const auto idx = load_dataset(config, Split::kTrain);
-  config.type = "fashion_mnist";
+  config.type = DataType::kFashionMnist;
   const auto fashion = load_dataset(config, Split::kTrain);
   CHECK(idx->spec() == fashion->spec());
   CHECK(samples_of(*idx, {0, 1, 2}).values == samples_of(*fashion, {0, 1, 2}).values);

@@ -12,7 +12,8 @@ namespace dtrun::worker {
 namespace {
 
 DataConfig synthetic(std::vector<int> shape = {1, 4, 4}, std::int64_t samples = 1000) {
-  return {.type = "synthetic", .path = "", .classes = 5, .samples = samples, .shape = std::move(shape)};
+  return {
+      .type = DataType::kSynthetic, .path = "", .classes = 5, .samples = samples, .shape = std::move(shape)};
 }
 
 std::vector<std::uint32_t> all_of(const Dataset& data) {

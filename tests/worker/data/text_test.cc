@@ -17,7 +17,10 @@ using dtrun::test::Folder;
 using dtrun::test::write_text;
 
 DataConfig text_at(const std::filesystem::path& path, int length = 4, double test_fraction = 0.25) {
-  return {.type = "text", .path = path.string(), .sequence_length = length, .test_fraction = test_fraction};
+  return {.type = DataType::kText,
+          .path = path.string(),
+          .sequence_length = length,
+          .test_fraction = test_fraction};
 }
 
 std::string letters(const std::vector<std::int32_t>& tokens) { return {tokens.begin(), tokens.end()}; }

@@ -48,7 +48,7 @@ Ints range(int begin, int end) {
 }
 
 DataConfig tokens_at(const std::filesystem::path& path, int length = 4) {
-  return {.type = "tokens", .path = path.string(), .sequence_length = length, .vocab_size = 1000};
+  return {.type = DataType::kTokens, .path = path.string(), .sequence_length = length, .vocab_size = 1000};
 }
 
 TEST_CASE("a sample is the next tokens of a shard, and its targets are one further") {

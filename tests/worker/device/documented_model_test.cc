@@ -19,8 +19,7 @@ constexpr int kRows = 16;
 
 struct Trained {
   explicit Trained(double dropout)
-      : program(residual({.type = "residual", .hidden_sizes = {24}, .dropout = dropout},
-                         {.shape = {1, 6, 6}, .classes = 5})),
+      : program(residual({.hidden_sizes = {24}, .dropout = dropout}, {.shape = {1, 6, 6}, .classes = 5})),
         problem(program, kRows),
         lane(make_cpu_device()->make_lane(program, kRows)),
         out(kStatisticsFloats + program.size) {}

@@ -315,7 +315,8 @@ TEST_CASE("lanes in two threads at once give the same bits as one alone") {
 }
 
 TEST_CASE("a bucket is announced once, in order, when it is final and before the layers in front have run") {
-  const ModelConfig gpt2{.type = "gpt2", .n_layer = 6, .n_head = 4, .n_embd = 64, .n_positions = 16};
+  const ModelConfig gpt2{
+      .type = ModelType::kGpt2, .n_layer = 6, .n_head = 4, .n_embd = 64, .n_positions = 16};
   for (const Program& program : {convnet_program(), gpt2_program(gpt2, 16, 256)})
     for (const int capacity : {4, 16}) {
       CAPTURE(capacity);

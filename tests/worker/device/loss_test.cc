@@ -60,7 +60,7 @@ TEST_CASE("one hand-made smoothed loss: two classes, p = 3/4 and 1/4, a tenth sm
 }
 
 TEST_CASE("a lane smooths the labels in training and in an evaluation") {
-  ModelConfig mlp{.type = "mlp", .hidden_sizes = {19}};
+  ModelConfig mlp{.type = ModelType::kMlp, .hidden_sizes = {19}};
   for (Program program : {convnet_program(), make_program(mlp, {.shape = {1, 5, 5}, .classes = 10})}) {
     CAPTURE(program.model);
     const Problem problem(program, 8);

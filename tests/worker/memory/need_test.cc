@@ -18,9 +18,9 @@ struct Question {
   Spread spread;
 
   Question() {
-    config.model.type = "gpt2";
+    config.model.type = ModelType::kGpt2;
     config.model.n_layer = 12, config.model.n_head = 12, config.model.n_embd = 768;
-    config.train.optim = "adamw";
+    config.train.optim = OptimizerType::kAdamW;
     config.train.global_batch_size = 32, config.train.micro_batch_size = 8;
     data = {.spec = {.input = SampleSpec::Input::kTokens,
                      .shape = {1, 1, 1024},
@@ -88,7 +88,7 @@ TEST_CASE("peers send their partial sums, and fewer microbatches of one's own ma
   question.config.train.micro_batch_size = 16;
   question.spread.world_size = 2;
   CHECK(question.need().gradients == 3 * question.need().parameters);  // and the peer's, and the sum
-  question.config.train.reduction = "ring";
+  question.config.train.reduction = ReductionType::kRing;
   CHECK(question.need().gradients == 2 * question.need().parameters);
 }
 

@@ -159,7 +159,7 @@ class Run {
 };
 
 ModelConfig deep(bool gradient_checkpointing) {
-  return {.type = "gpt2",
+  return {.type = ModelType::kGpt2,
           .n_layer = 6,
           .n_head = 2,
           .n_embd = 8,

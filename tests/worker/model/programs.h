@@ -39,7 +39,7 @@ inline Program convnet_program(SampleShape shape, const ModelConfig& config) {
   return make_program(config, {.shape = shape, .classes = 7});
 }
 inline Program convnet_program(SampleShape shape = {1, 28, 28}, int classes = 10) {
-  return make_program(ModelConfig{.type = "convnet"}, {.shape = shape, .classes = classes});
+  return make_program(ModelConfig{.type = ModelType::kConvnet}, {.shape = shape, .classes = classes});
 }
 
 struct NamedProgram {
@@ -52,7 +52,7 @@ inline std::vector<NamedProgram> test_programs() {
       {"convnet", convnet_program()},
       {"convnet for colour images", convnet_program({3, 32, 32})},
       {"convnet of three convolutions, odd heights and widths halved",
-       convnet_program({2, 31, 27}, {.type = "convnet", .channels = {6, 17, 9}, .kernel_size = 3})},
+       convnet_program({2, 31, 27}, {.type = ModelType::kConvnet, .channels = {6, 17, 9}, .kernel_size = 3})},
       {"odd channels and widths, kernel 3, a rest dropped by the pool",
        Chain({3, 13, 11}, 7).conv(5, 3).relu().pool(2).conv(7, 2).relu().flatten().linear(7).loss()},
       {"pool 3, kernel 7, ReLU after the pool, no ReLU between convolutions", Chain({2, 28, 26}, 5)
@@ -82,22 +82,22 @@ inline std::vector<float> random_values(std::uint64_t seed, std::size_t count, f
 
 // A GPT-2 for samples of so many tokens.
 inline Program gpt2_program(ModelConfig config, int tokens, int classes) {
-  config.type = "gpt2";
+  config.type = ModelType::kGpt2;
   return make_program(
       config,
       {.input = SampleSpec::Input::kTokens, .shape = {1, 1, tokens}, .targets = tokens, .classes = classes});
 }
 
 inline ModelConfig tiny_gpt2() {
-  return {.type = "gpt2", .n_layer = 2, .n_head = 2, .n_embd = 8, .n_positions = 7};
+  return {.type = ModelType::kGpt2, .n_layer = 2, .n_head = 2, .n_embd = 8, .n_positions = 7};
 }
 
 // The programs that a planned lane runs: no images, and values with several readers.
 inline std::vector<NamedProgram> planned_programs() {
   const SampleSpec image{.shape = {2, 3, 5}, .classes = 7};
-  ModelConfig mlp{.type = "mlp", .hidden_sizes = {19, 11}};
+  ModelConfig mlp{.type = ModelType::kMlp, .hidden_sizes = {19, 11}};
   std::vector<NamedProgram> programs{{"mlp", make_program(mlp, image)}};
-  mlp.activation = "gelu", mlp.dropout = 0.25;
+  mlp.activation = ActivationType::kGelu, mlp.dropout = 0.25;
   programs.push_back({"mlp with gelu and dropout", make_program(mlp, image)});
   mlp.hidden_sizes = {};
   programs.push_back({"mlp without a hidden layer", make_program(mlp, image)});
@@ -111,7 +111,8 @@ inline std::vector<NamedProgram> planned_programs() {
   programs.push_back({"gpt2 with dropout and recomputation", gpt2_program(gpt2, 7, 13)});
   programs.push_back(
       {"gpt2 of more than one block of queries",
-       gpt2_program({.type = "gpt2", .n_layer = 1, .n_head = 3, .n_embd = 12, .n_positions = 150}, 150, 5)});
+       gpt2_program({.type = ModelType::kGpt2, .n_layer = 1, .n_head = 3, .n_embd = 12, .n_positions = 150},
+                    150, 5)});
   // A residual around a ReLU, an addition of a value to itself, and one whose second input is read again.
   ProgramBuilder net({.shape = {1, 1, 6}, .classes = 4});
   Value x = net.linear(net.input(), "a", 6);

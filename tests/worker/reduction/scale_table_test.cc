@@ -78,7 +78,7 @@ struct Model {
 };
 
 std::vector<Model> models() {
-  ModelConfig small{.type = "gpt2"}, large{.type = "gpt2"};
+  ModelConfig small{.type = ModelType::kGpt2}, large{.type = ModelType::kGpt2};
   large.n_layer = 48;
   large.n_head = 25;
   large.n_embd = 1600;

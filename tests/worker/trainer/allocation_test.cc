@@ -62,7 +62,7 @@ class CountingLink final : public AgentLink {
 TEST_CASE("training allocates nothing as large as the parameters, and neither does a save") {
   const Job job;
   JobConfig config = job.config("run");
-  config.train.optim = "adamw";
+  config.train.optim = OptimizerType::kAdamW;
   config.train.save_steps = 1;
   const auto group = make_single_process_group();
   CountingLink link(21840 * sizeof(float));

@@ -38,7 +38,7 @@ void check_same_bytes(const JobConfig& on_cpu, const Job& job, const std::string
 TEST_CASE("an asynchronous device trains to the CPU's bytes, for any number of workers and lanes") {
   const Job job;
   JobConfig config = job.config("cpu");
-  config.train.optim = "adamw";
+  config.train.optim = OptimizerType::kAdamW;
   config.train.learning_rate = 0.002;
   config.train.max_grad_norm = 0.5;
   config.train.max_steps = 12;
@@ -52,7 +52,7 @@ TEST_CASE("an asynchronous device trains to the CPU's bytes, for any number of w
 TEST_CASE("so it does with the ring, whose bytes depend on the number of workers") {
   const Job job;
   JobConfig config = job.config("cpu");
-  config.train.reduction = "ring";
+  config.train.reduction = ReductionType::kRing;
   config.train.max_steps = 12;
   check_same_bytes(config, job, "ring", 2, 2, 2);
 }

@@ -27,7 +27,7 @@ JobConfig middle_is_best(const Job& job, const std::string& output) {
   config.train.save_steps = 4;
   config.train.learning_rate = 0.2;
   config.train.load_best_model_at_end = true;
-  config.train.metric_for_best_model = "accuracy";
+  config.train.metric_for_best_model = BestMetric::kAccuracy;
   return config;
 }
 
@@ -109,14 +109,14 @@ TEST_CASE("evaluations and checkpoints can come with the epochs, or not before t
   const Job job;
   JobConfig config = job.config("epochs");
   config.train.num_train_epochs = 3;
-  config.train.eval_strategy = config.train.save_strategy = "epoch";
+  config.train.eval_strategy = config.train.save_strategy = IntervalStrategy::kEpoch;
   run_job(config, 2);
   CHECK(checkpoints(config) == std::vector<std::int64_t>{10, 20, 30});
   int evaluations = 0;
   for (const auto& line : losses(job.metrics("epochs"))) evaluations += !line[2].empty();
   CHECK(evaluations == 3);
   config.output_dir = job.config("end").output_dir;
-  config.train.eval_strategy = config.train.save_strategy = "no";
+  config.train.eval_strategy = config.train.save_strategy = IntervalStrategy::kNo;
   run_job(config, 1);
   CHECK(checkpoints(config) == std::vector<std::int64_t>{30});
   CHECK(losses(job.metrics("end")).size() == 32);  // 30 steps, one evaluation, the end
@@ -173,7 +173,7 @@ TEST_CASE("a run that goes on from another one's checkpoint finds that one's bes
   first.train.save_total_limit = 0;
   run_job(first, 1);
   JobConfig again = first_is_best(job, "again");
-  again.train.resume_from_checkpoint = first.output_dir + "/checkpoints/step-00000010";
+  again.train.resume_from_checkpoint = ResumeFrom(first.output_dir + "/checkpoints/step-00000010");
   CHECK(run_job(again, 2) == 10);
   CHECK(job.model("again") == job.model("run"));
 }

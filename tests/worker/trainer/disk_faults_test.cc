@@ -32,7 +32,7 @@ struct SharedLog {
 JobConfig config_in(const Job& job, const fs::path& output) {
   JobConfig config = job.config("unused");
   config.output_dir = output.string();
-  config.model = {.type = "mlp", .hidden_sizes = {6}};
+  config.model = {.type = ModelType::kMlp, .hidden_sizes = {6}};
   config.train.max_steps = 6;
   config.train.save_steps = 2;
   config.train.eval_steps = 0;

@@ -127,7 +127,7 @@ TEST_CASE("a test loss that is not finite ends the job, unless a warning was ask
   CHECK_MESSAGE(contains(error, "training diverged: after step 3 the test loss is not finite. A lower"),
                 error);
   config.output_dir = job.config("warns").output_dir;
-  config.train.on_divergence = "warn";
+  config.train.on_divergence = DivergenceAction::kWarn;
   CHECK(end_with(config, 2, -1, "fc2.bias", 3, NAN) == "");
 }
 

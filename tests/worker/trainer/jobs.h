@@ -44,8 +44,8 @@ struct Job {
   JobConfig config(const std::string& output) const {
     JobConfig config;
     config.output_dir = (directory.path() / output).string();
-    config.model.type = "convnet";
-    config.data = {"fashion_mnist", directory.path().string()};
+    config.model.type = ModelType::kConvnet;
+    config.data = {DataType::kFashionMnist, directory.path().string()};
     config.train.num_train_epochs = 2;
     config.train.global_batch_size = 32;
     config.train.micro_batch_size = 4;

@@ -45,7 +45,7 @@ struct Alone {
   Job job;
   TrainConfig config;
   const std::unique_ptr<Dataset> data = load_dataset(job.config("x").data, Split::kTrain);
-  const Program program = make_program(ModelConfig{.type = "convnet"}, data->spec());
+  const Program program = make_program(ModelConfig{.type = ModelType::kConvnet}, data->spec());
   const std::unique_ptr<Device> device = make_cpu_device();
   LaneTeam lanes{*device, program, 1, 4};
   const std::unique_ptr<ProcessGroup> group = make_single_process_group();

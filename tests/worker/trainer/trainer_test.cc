@@ -51,7 +51,8 @@ TEST_CASE("the model is the same bytes for any number of workers and lanes, and 
 
 TEST_CASE("gradients that go by slices, as from five workers on, give the same bytes too") {
   const Job job;
-  const Program program = make_program(ModelConfig{.type = "convnet"}, {.shape = {1, 28, 28}, .classes = 10});
+  const Program program =
+      make_program(ModelConfig{.type = ModelType::kConvnet}, {.shape = {1, 28, 28}, .classes = 10});
   const std::size_t largest = program.buckets[0].end - program.buckets[0].begin;
   CHECK(largest * sizeof(float) * (4 - 1) <= kDirectBytes);
   REQUIRE(largest * sizeof(float) * (5 - 1) > kDirectBytes);
@@ -87,11 +88,11 @@ TEST_CASE("clipping, weight decay, AdamW and a schedule keep the bytes equal too
   const Job job;
   auto config = [&](const std::string& output) {
     JobConfig config = job.config(output);
-    config.train.optim = "adamw";
+    config.train.optim = OptimizerType::kAdamW;
     config.train.learning_rate = 0.002;
     config.train.weight_decay = 0.01;
     config.train.max_grad_norm = 0.5;
-    config.train.lr_scheduler_type = "cosine";
+    config.train.lr_scheduler_type = SchedulerType::kCosine;
     config.train.warmup_steps = 3;
     return config;
   };
@@ -103,7 +104,7 @@ TEST_CASE("clipping, weight decay, AdamW and a schedule keep the bytes equal too
 TEST_CASE("AdamW decays a replica's weights and leaves its biases as they are") {
   const Job job;
   JobConfig config = job.config("unused");
-  config.train.optim = "adamw";
+  config.train.optim = OptimizerType::kAdamW;
   config.train.weight_decay = 0.5;
   const Datasets data = load_datasets(config);
   Replica replica(config, data, 1);
@@ -191,7 +192,7 @@ TEST_CASE("another seed gives another model, so the comparisons above can fail")
 TEST_CASE("the ring trains too, to other bits by design") {
   const Job job;
   JobConfig ring = job.config("ring");
-  ring.train.reduction = "ring";
+  ring.train.reduction = ReductionType::kRing;
   run_job(job.config("tree"), 3);
   run_job(ring, 3);
   CHECK(job.model("ring") != job.model("tree"));
@@ -407,7 +408,7 @@ TEST_CASE("a diverged run ends, but its checkpoints push out none that can be us
   run_job(config, 1);
   config.train.max_steps = 40;
   config.train.learning_rate = 1e5;
-  config.train.on_divergence = "warn";
+  config.train.on_divergence = DivergenceAction::kWarn;
   CHECK(run_job(config, 2) == 10);
   CHECK(fs::exists(job.directory.path() / "run/checkpoints/step-00000010"));
   CHECK_FALSE(fs::exists(job.directory.path() / "run/checkpoints/step-00000035"));

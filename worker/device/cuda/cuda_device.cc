@@ -10,14 +10,14 @@
 
 #include "proto/core/exit_codes.h"
 #include "worker/base/error.h"
-#include "worker/device/cuda/algorithms.h"
 #include "worker/device/cuda/arithmetic.h"
 #include "worker/device/cuda/cudnn_ops.h"
-#include "worker/device/cuda/epilogues.h"
 #include "worker/device/cuda/failure.h"
 #include "worker/device/cuda/kernels/launches.h"
 #include "worker/device/cuda/lane/lane.h"
-#include "worker/device/cuda/matmuls.h"
+#include "worker/device/cuda/matmul/algorithms.h"
+#include "worker/device/cuda/matmul/epilogues.h"
+#include "worker/device/cuda/matmul/matmuls.h"
 #include "worker/device/cuda/nccl/communicator.h"
 #include "worker/device/cuda/timing/nvtx.h"
 

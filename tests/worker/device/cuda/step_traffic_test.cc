@@ -12,7 +12,7 @@
 #include "worker/device/cuda_device.h"
 #include "worker/optim/optimizer.h"
 #include "worker/trainer/gradient_step.h"
-#include "worker/trainer/replica.h"
+#include "worker/trainer/recovery/replica.h"
 
 namespace dtrun::worker {
 namespace {
@@ -45,9 +45,9 @@ std::map<std::string, Launch> launches_of_a_step(const JobConfig& config, std::s
   StepClock clock;
   GradientStep gradient_step(config.train, replica.program, *data.train, *alone, *replica.device,
                              replica.lanes, clock);
-  const Schedule schedule(data.train->size(), config.train.global_batch_size, config.train.micro_batch_size,
-                          config.train.num_train_epochs, config.train.max_steps,
-                          config.train.dataloader_drop_last);
+  const BatchSampler batches(data.train->size(), config.train.global_batch_size,
+                             config.train.micro_batch_size, config.train.num_train_epochs,
+                             config.train.max_steps, config.train.dataloader_drop_last);
   const EpochOrder order(config.train.seed, 0, data.train->size());
   TrainState start = replica.snapshot();
   start.parameters.resize(replica.program.size);
@@ -56,8 +56,8 @@ std::map<std::string, Launch> launches_of_a_step(const JobConfig& config, std::s
   std::map<std::string, Launch> launches;
   for (int step = 0; step < 2; ++step) {
     cuda_on_cpu::list_launches();
-    float* const sum = gradient_step.run(schedule.step(0), order, replica.state.parameters.data());
-    REQUIRE(schedule.step(0).leaves == kMicrobatches);
+    float* const sum = gradient_step.run(batches.step(0), order, replica.state.parameters.data());
+    REQUIRE(batches.step(0).leaves == kMicrobatches);
     replica.update(update_rule(config.train, 0, 0), sum);
     launches.clear();
     for (const Launch& launch : cuda_on_cpu::listed_launches()) {

@@ -16,7 +16,7 @@
 #include "worker/device/cuda/kernels/embedding.h"
 #include "worker/device/cuda/kernels/norm.h"
 #include "worker/device/cuda/lane/attention.h"
-#include "worker/device/cuda/matmuls.h"
+#include "worker/device/cuda/matmul/matmuls.h"
 #include "worker/device/cuda/schedule/cost.h"
 
 namespace dtrun::worker::cuda {
@@ -164,11 +164,11 @@ void compare_microbatch(const Program& program, const Problem& problem, int samp
 
 TEST_CASE("a microbatch launches what the schedule has, and moves each byte once") {
   // Shapes like real ones: whole packs of 16 bytes everywhere.
-  ModelConfig gpt2{.type = "gpt2", .n_layer = 2, .n_head = 2, .n_embd = 64, .n_positions = 48};
+  ModelConfig gpt2{.type = ModelType::kGpt2, .n_layer = 2, .n_head = 2, .n_embd = 64, .n_positions = 48};
   gpt2.vocab_size = 128;
   gpt2.dropout = 0.25;
-  ModelConfig mlp{.type = "mlp", .hidden_sizes = {64, 32}};
-  mlp.activation = "gelu";
+  ModelConfig mlp{.type = ModelType::kMlp, .hidden_sizes = {64, 32}};
+  mlp.activation = ActivationType::kGelu;
   for (const bool bf16 : {false, true}) {
     Program text = gpt2_program(gpt2, 48, 120);
     Program images = make_program(mlp, {.shape = {1, 8, 8}, .classes = 16});
@@ -180,7 +180,7 @@ TEST_CASE("a microbatch launches what the schedule has, and moves each byte once
 
 TEST_CASE("a token that comes often costs no more bytes, and no thread reads all of its rows") {
   constexpr int kSamples = 48;
-  ModelConfig gpt2{.type = "gpt2", .n_layer = 1, .n_head = 2, .n_embd = 64, .n_positions = 48};
+  ModelConfig gpt2{.type = ModelType::kGpt2, .n_layer = 1, .n_head = 2, .n_embd = 64, .n_positions = 48};
   gpt2.vocab_size = 128;
   Program text = gpt2_program(gpt2, 48, 120);
   text.bf16 = true;

@@ -24,11 +24,11 @@ namespace {
 
 JobConfig small_job(const Job& job, const std::string& output) {
   JobConfig config = job.config(output);
-  config.model.type = "mlp";
+  config.model.type = ModelType::kMlp;
   config.model.hidden_sizes = {24, 8};
-  config.model.activation = "gelu";
+  config.model.activation = ActivationType::kGelu;
   config.model.dropout = 0.1;
-  config.train.optim = "adamw";
+  config.train.optim = OptimizerType::kAdamW;
   config.train.learning_rate = 0.002;
   config.train.max_grad_norm = 0.5;
   config.train.max_steps = 6;
@@ -158,15 +158,16 @@ Steps steps_of(const JobConfig& config, bool ahead) {
   StepClock clock;
   GradientStep gradient_step(config.train, replica.program, train, *alone, *replica.device, replica.lanes,
                              clock);
-  const Schedule schedule(train.size(), config.train.global_batch_size, config.train.micro_batch_size, 1, 4);
+  const BatchSampler batches(train.size(), config.train.global_batch_size, config.train.micro_batch_size, 1,
+                             4);
   const EpochOrder order(config.train.seed, 0, train.size());
   Steps steps;
   for (int step = 0; step < 4; ++step) {
     const std::int64_t before = train.filled;
     const std::optional<StepPlan> next =
-        ahead && step < 3 ? std::optional(schedule.step(step + 1)) : std::nullopt;
+        ahead && step < 3 ? std::optional(batches.step(step + 1)) : std::nullopt;
     const float* const sum =
-        gradient_step.run(schedule.step(step), order, replica.state.parameters.data(), next);
+        gradient_step.run(batches.step(step), order, replica.state.parameters.data(), next);
     steps.filled.push_back(train.filled - before);
     std::vector<float>& host = steps.sums.emplace_back(replica.program.size);
     replica.device->arithmetic().copy(*replica.stream, host.data(), sum + kStatisticsFloats, host.size());
@@ -187,7 +188,7 @@ TEST_CASE("a step takes the next one's first samples to the GPU while that compu
 TEST_CASE("the ring exchanges a GPU's gradients too") {
   const Job job;
   JobConfig config = small_job(job, "ring");
-  config.train.reduction = "ring";
+  config.train.reduction = ReductionType::kRing;
   train_on_gpus(config, 2);
   CHECK(!bytes_of_model(config).empty());
 }

@@ -11,15 +11,15 @@
 #include <vector>
 
 #include "worker/base/error.h"
-#include "worker/device/cuda/epilogues.h"
 #include "worker/device/cuda/failure.h"
 #include "worker/device/cuda/kernels/elementwise.h"
 #include "worker/device/cuda/kernels/launches.h"
 #include "worker/device/cuda/lane/graphs.h"
 #include "worker/device/cuda/lane/launcher.h"
 #include "worker/device/cuda/lane/microbatch_upload.h"
-#include "worker/device/cuda/matmul_check.h"
-#include "worker/device/cuda/matmuls.h"
+#include "worker/device/cuda/matmul/epilogues.h"
+#include "worker/device/cuda/matmul/matmul_check.h"
+#include "worker/device/cuda/matmul/matmuls.h"
 #include "worker/device/cuda/schedule/schedule.h"
 #include "worker/device/cuda/timing/nvtx.h"
 #include "worker/device/cuda/timing/step_watch.h"
@@ -46,7 +46,7 @@ Schedule make_checked_schedule(const Program& program, int capacity, int side_st
   Schedule schedule =
       make_schedule(program, make_plan(program, capacity, plan_for_gpu(program.bf16)), capacity,
                     {.bf16 = program.bf16, .multiplies = multiplies, .side_streams = side_streams});
-  check.require(schedule);
+  check.require(products_of(schedule));
   const std::string of_all = std::to_string(fused) + " of " + std::to_string(asked) + " matmuls";
   use.set("cublaslt", cublas_lt().version + " (" + cublas_lt().file + ")");
   use.set("fused_epilogues", of_all);

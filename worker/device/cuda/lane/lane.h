@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "worker/device/cuda/algorithms.h"
 #include "worker/device/cuda/arithmetic.h"
+#include "worker/device/cuda/matmul/algorithms.h"
 #include "worker/device/cuda/use.h"
 #include "worker/device/cuda_device.h"
 #include "worker/device/device.h"

@@ -24,7 +24,7 @@
 #include "worker/device/cuda/lane/attention.h"
 #include "worker/device/cuda/lane/convolution.h"
 #include "worker/device/cuda/lane/memory.h"
-#include "worker/device/cuda/matmuls.h"
+#include "worker/device/cuda/matmul/matmuls.h"
 #include "worker/device/cuda/plan_file.h"
 #include "worker/device/cuda/schedule/schedule.h"
 #include "worker/device/cuda/trial.h"

@@ -114,4 +114,12 @@ Schedule make_schedule(const Program& program, const Plan& plan, int samples, co
   return Lowering(program, plan, static_cast<std::size_t>(samples), abilities).run();
 }
 
+std::map<MatmulShape, int> products_of(const Schedule& schedule) {
+  std::map<MatmulShape, int> matmuls;
+  for (const auto* const steps : {&schedule.forward, &schedule.evaluate, &schedule.backward})
+    for (const Step& step : *steps)
+      if (const auto* const matmul = std::get_if<Matmul>(&step.work)) ++matmuls[matmul->shape];
+  return matmuls;
+}
+
 }  // namespace dtrun::worker::cuda

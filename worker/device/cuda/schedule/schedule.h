@@ -6,10 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <variant>
 #include <vector>
 
-#include "worker/device/cuda/matmul_shape.h"
+#include "worker/device/cuda/matmul/matmul_shape.h"
 #include "worker/model/plan.h"
 #include "worker/model/program.h"
 
@@ -187,6 +188,9 @@ PlanFor plan_for_gpu(bool bf16);
 
 // A schedule for microbatches of `samples` rows. REQUIRES: `plan` was made for `samples` and plan_for_gpu().
 Schedule make_schedule(const Program& program, const Plan& plan, int samples, const Abilities& abilities);
+
+// The matmuls of a schedule, and how often each is in it.
+std::map<MatmulShape, int> products_of(const Schedule& schedule);
 
 // Fills in `after` and `awaited`: a step waits for the last step of each other stream that writes memory
 // which it reads or writes, or reads memory which it writes, unless its stream has waited already; Join waits

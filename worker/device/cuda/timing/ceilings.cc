@@ -9,7 +9,7 @@
 
 #include "worker/device/cuda/arithmetic.h"
 #include "worker/device/cuda/failure.h"
-#include "worker/device/cuda/matmuls.h"
+#include "worker/device/cuda/matmul/matmuls.h"
 #include "worker/device/cuda_device.h"
 
 namespace dtrun::worker {

@@ -134,7 +134,7 @@ TEST_CASE("no matmul of GPT-2, of 50257 classes, has a size that tensor cores ar
 // worker/model/cost.h counts the model's work on any device.
 TEST_CASE("a microbatch multiplies what the model needs, and attention's scores once more") {
   for (const int samples : {4, 64}) {
-    Program program = gpt2_program({.type = "gpt2", .vocab_size = 50304}, kTokens, 50257);
+    Program program = gpt2_program({.type = ModelType::kGpt2, .vocab_size = 50304}, kTokens, 50257);
     program.bf16 = true;
     double steps = 0, model = 0, scores = 0;
     const Schedule schedule = schedule_of(program, samples);

@@ -241,7 +241,7 @@ TEST_CASE("each bucket is told of once, in order, when all of it is written") {
 }
 
 ModelConfig twelve_layers() {
-  return {.type = "gpt2", .n_layer = 12, .n_head = 2, .n_embd = 8, .n_positions = 7};
+  return {.type = ModelType::kGpt2, .n_layer = 12, .n_head = 2, .n_embd = 8, .n_positions = 7};
 }
 
 TEST_CASE("a GPT-2 is as few steps as its kernels allow") {

@@ -10,7 +10,7 @@
 #include "tests/worker/device/cuda/on_gpu.h"
 #include "tests/worker/device/cuda/orders.h"
 #include "tests/worker/model/programs.h"
-#include "worker/device/cuda/matmuls.h"
+#include "worker/device/cuda/matmul/matmuls.h"
 #include "worker/device/cuda/schedule/schedule.h"
 #include "worker/device/cuda/schedule/step_kind.h"
 

@@ -1,0 +1,309 @@
+// The algorithm that computes a matmul: the table's, or else the library's first choice.
+#include "worker/device/cuda/matmul/matmuls.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "proto/base/log.h"
+#include "tests/cuda_on_cpu/counters.h"
+#include "tests/cuda_on_cpu/cuda_on_cpu.h"
+#include "tests/worker/device/cuda/matmul/algorithms_on_cpu.h"
+#include "tests/worker/model/programs.h"
+#include "worker/base/error.h"
+#include "worker/device/cuda/arithmetic.h"
+#include "worker/device/cuda/schedule/schedule.h"
+#include "worker/device/cuda_device.h"
+
+namespace dtrun::worker::cuda {
+namespace {
+
+using Counted = ProductsByAlgorithm;
+
+MatmulShape shape_of(std::int64_t m, std::int64_t n, std::int64_t k) {
+  return {.m = m, .n = n, .k = k, .a_stride = k, .b_stride = n, .c_stride = n};
+}
+
+// The stand-in's proposal of this number.
+AlgorithmWords proposal(const MatmulShape& shape, std::size_t number) {
+  return Matmuls().proposals(shape, 16).at(number);
+}
+// A proposal for `shape`, changed.
+template <typename T>
+AlgorithmWords with(const MatmulShape& shape, cublasLtMatmulAlgoConfigAttributes_t attribute, T value) {
+  auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(proposal(shape, 0));
+  REQUIRE(cublasLtMatmulAlgoConfigSetAttribute(&algorithm, attribute, &value, sizeof value) ==
+          CUBLAS_STATUS_SUCCESS);
+  return std::bit_cast<AlgorithmWords>(algorithm);
+}
+
+// c of operands that are always the same.
+class Multiplied {
+ public:
+  std::vector<float> operator()(const MatmulShape& shape, const Algorithms& algorithms) {
+    Matmuls matmuls(algorithms);
+    const Buffer a = filled(shape.m * shape.k), b = filled(shape.k * shape.n);
+    std::vector<float> result(static_cast<std::size_t>(shape.m * shape.n));
+    const Buffer c = arithmetic_.allocate(Where::kDevice, result.size());
+    const Buffer workspace = arithmetic_.allocate_bytes(matmuls.workspace(shape) + 256, "matmuls");
+    cuda_on_cpu::reset_counters();
+    matmuls.multiply(shape, {.a = a.data(), .b = b.data(), .c = c.data(), .bias = nullptr, .aux = nullptr},
+                     workspace.data(), stream_.handle());
+    arithmetic_.copy(stream_, result.data(), c.data(), result.size());
+    stream_.wait();
+    return result;
+  }
+
+ private:
+  Buffer filled(std::int64_t count) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i));
+    Buffer buffer = arithmetic_.allocate(Where::kDevice, values.size());
+    arithmetic_.copy(stream_, buffer.data(), values.data(), values.size());
+    stream_.wait();
+    return buffer;
+  }
+
+  CudaArithmetic arithmetic_{0};
+  CudaStream stream_{0};
+};
+
+// Lines of the log while it exists.
+class Log {
+ public:
+  Log() {
+    set_log_reader([this](const std::string& line) { lines_.push_back(line); });
+  }
+  ~Log() {
+    set_log_reader([](const std::string&) {});
+  }
+  const std::vector<std::string>& lines() const { return lines_; }
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+TEST_CASE("a shape with a row is computed by the row's algorithm, others by the library's first choice") {
+  Multiplied multiplied;
+  const MatmulShape shape = shape_of(24, 20, 400), other = shape_of(24, 20, 408);
+  const std::vector<float> first = multiplied(shape, {});
+  CHECK(cuda_on_cpu::counters().products_by_algorithm == Counted{{"tile 20, split 4", 1}});
+  const Algorithms rows{{shape, proposal(shape, 3)}};
+  const std::vector<float> by_row = multiplied(shape, rows);
+  CHECK(cuda_on_cpu::counters().products_by_algorithm == Counted{{"tile 15, split 2", 1}});
+  CHECK(by_row != first);
+  const std::vector<float> left_alone = multiplied(other, rows);
+  CHECK(cuda_on_cpu::counters().products_by_algorithm == Counted{{"tile 20, split 4", 1}});
+  CHECK(left_alone == multiplied(other, {}));
+}
+
+TEST_CASE("a row that the library refuses is told of once, and the first choice computes the shape") {
+  Multiplied multiplied;
+  const MatmulShape shape = shape_of(24, 20, 400), large = shape_of(2048, 2048, 64);
+  const auto refused = [&](const MatmulShape& of, const AlgorithmWords& words) {
+    const Log log;
+    Matmuls matmuls({{of, words}});
+    CHECK(matmuls.can(of));
+    CHECK(matmuls.can(of));
+    CHECK(matmuls.workspace(of) == Matmuls().workspace(of));
+    REQUIRE(log.lines().size() == 1);
+    const std::string& line = log.lines()[0];
+    const std::string begin =
+        "cuBLASLt 13.1.0 refuses the algorithm that worker/device/cuda/matmul/algorithms.txt has for a "
+        "matmul of " +
+        name_of(of) + " (";
+    const std::string end = "): its first choice is used instead";
+    CHECK(line.starts_with(begin));
+    CHECK(line.ends_with(end));
+    return line.substr(begin.size(), line.size() - begin.size() - end.size());
+  };
+  CHECK(refused(shape, proposal(shape_of(24, 20, 408), 0)) ==
+        "an algorithm that was found for another matmul");
+  CHECK(refused(shape, {}) == "an algorithm that is not initialised");
+  CHECK(refused(shape, with(shape, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, 3U)) == "no such custom option");
+  CHECK(refused(shape, with(shape, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+                            std::uint32_t{CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE})) ==
+        "it adds partial sums up in another type than fp32");
+  auto split = std::bit_cast<cublasLtMatmulAlgo_t>(with(
+      large, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}));
+  const std::int32_t parts = 4;
+  REQUIRE(cublasLtMatmulAlgoConfigSetAttribute(&split, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts,
+                                               sizeof parts) == CUBLAS_STATUS_SUCCESS);
+  CHECK(refused(large, std::bit_cast<AlgorithmWords>(split)) == "it needs 64 MiB of workspace");
+
+  const Log log;
+  const std::vector<float> computed = multiplied(shape, {{shape, {}}});
+  CHECK(cuda_on_cpu::counters().products_by_algorithm == Counted{{"tile 20, split 4", 1}});
+  CHECK(computed == multiplied(shape, {}));
+}
+
+template <typename T>
+T attribute(const AlgorithmWords& words, cublasLtMatmulAlgoConfigAttributes_t name) {
+  const auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(words);
+  T value{};
+  REQUIRE(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, name, &value, sizeof value, nullptr) ==
+          CUBLAS_STATUS_SUCCESS);
+  return value;
+}
+
+// A section for the stand-in's GPU. A matmul has a row if one of its proposals is `wanted`: the first such.
+std::string table_for(const std::map<MatmulShape, int>& shapes, const auto& wanted) {
+  Matmuls matmuls;
+  std::string text = section_of(kPlatformOnCpu) + "\n";
+  for (const auto& [shape, times] : shapes) {
+    const std::vector<AlgorithmWords> proposed = matmuls.proposals(shape, 16);
+    const auto found = std::ranges::find_if(proposed, wanted);
+    if (found != proposed.end()) text += row_of(shape, *found) + "\n";
+  }
+  return text;
+}
+
+std::map<MatmulShape, int> products_of(const Program& program, int capacity) {
+  Matmuls matmuls;
+  return products_of(make_schedule(
+      program, make_plan(program, capacity, plan_for_gpu(program.bf16)), capacity,
+      {.bf16 = program.bf16, .multiplies = [&](const MatmulShape& shape) { return matmuls.can(shape); }}));
+}
+
+// The stand-in's table is empty again at the end.
+struct TableRestored {
+  ~TableRestored() { table_on_cpu.clear(); }
+};
+
+TEST_CASE("a lane computes by the table, and the fingerprint has the table's hash") {
+  const TableRestored restored;
+  Program program = gpt2_program(tiny_gpt2(), 7, 13);
+  program.bf16 = true;
+  const std::string plain = make_cuda_device(0)->fingerprint();
+  CHECK(plain == kPlatformOnCpu);
+  CHECK(!products_of_a_step(program, 2).contains("tile 15, split 1"));
+
+  table_on_cpu = table_for(products_of(program, 2), [](const AlgorithmWords& words) {
+    return attribute<std::uint32_t>(words, CUBLASLT_ALGO_CONFIG_TILE_ID) == CUBLASLT_MATMUL_TILE_64x64 &&
+           attribute<std::int32_t>(words, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) == 1;
+  });
+  const Algorithms rows = parse_algorithms(table_on_cpu, "table").at(kPlatformOnCpu);
+  CHECK(make_cuda_device(0)->fingerprint() == plain + ", algorithms " + hash_of(rows));
+  const Log log;
+  const Counted counted = products_of_a_step(program, 2);
+  CHECK(counted.size() == 1);
+  CHECK(counted.contains("tile 15, split 1"));
+  for (const std::string& line : log.lines()) CHECK(line.find("refuses") == std::string::npos);
+
+  // Another platform's rows are none of this one's.
+  table_on_cpu.replace(table_on_cpu.find("13.1.0"), 6, "13.1.1");
+  CHECK(make_cuda_device(0)->fingerprint() == plain);
+  CHECK(!products_of_a_step(program, 2).contains("tile 15, split 1"));
+}
+
+TEST_CASE("a table that cannot be read is refused with its line, before anything is computed") {
+  const TableRestored restored;
+  table_on_cpu = "# one\n" + section_of(kPlatformOnCpu) + "\n1 2 3\n";
+  CHECK_THROWS_WITH_AS(make_cuda_device(0),
+                       "worker/device/cuda/matmul/algorithms.txt:3: a row has 3 words, not 17", WorkerError);
+}
+
+// The stand-in is as it was at the end.
+struct SettingsRestored {
+  const cuda_on_cpu::Settings before = cuda_on_cpu::settings;
+  ~SettingsRestored() { cuda_on_cpu::settings = before; }
+};
+
+constexpr const char* kLosesTerms = "tile 11, split 1";
+
+bool told_of_wrong_products(const Log& log) {
+  return std::ranges::any_of(log.lines(), [](const std::string& line) {
+    return line.find(" is wrong: of ones, ") != std::string::npos && line.ends_with("; another one is used");
+  });
+}
+
+TEST_CASE(
+    "a row whose algorithm loses terms is found before it trains anything, and the library's choice is "
+    "used") {
+  const TableRestored restored;
+  const SettingsRestored settings;
+  const Program program = gpt2_program(tiny_gpt2(), 7, 13);
+  const Counted usual = products_of_a_step(program, 2);
+  cuda_on_cpu::settings.faulty_algorithms = true;
+  table_on_cpu = table_for(products_of(program, 2), [](const AlgorithmWords& words) {
+    return attribute<std::uint32_t>(words, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION) == 1;  // it loses terms
+  });
+  cuda_on_cpu::settings.faulty_algorithms = false;
+  const Log log;
+  CHECK(products_of_a_step(program, 2) == usual);
+  CHECK(told_of_wrong_products(log));
+}
+
+TEST_CASE(
+    "where the library's first choice is wrong or of no use, the next one that is right computes a shape") {
+  for (const bool bf16 : {false, true}) {
+    Program program = gpt2_program(tiny_gpt2(), 7, 13);
+    program.bf16 = bf16;
+    const Counted usual = products_of_a_step(program, 2);
+    for (const bool wrong : {true, false}) {
+      const SettingsRestored settings;
+      cuda_on_cpu::settings.faulty_first = wrong;
+      cuda_on_cpu::settings.unsupported_first = !wrong;
+      const Log log;
+      const Counted counted = products_of_a_step(program, 2);
+      CHECK(!counted.contains(kLosesTerms));
+      CHECK((counted == usual) == wrong);
+      CHECK(told_of_wrong_products(log) == wrong);
+    }
+  }
+}
+
+TEST_CASE(
+    "a step of a model whose matmuls are wrong with one epilogue does that apart; a plain one ends the "
+    "job") {
+  const auto count = [](const Counted& counted) {
+    int matmuls = 0;
+    for (const auto& [name, times] : counted) matmuls += times;
+    return matmuls;
+  };
+  for (const bool bf16 : {false, true})
+    for (const auto epilogue : {CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
+                                CUBLASLT_EPILOGUE_DGELU, CUBLASLT_EPILOGUE_BGRADA}) {
+      CAPTURE(bf16);
+      CAPTURE(static_cast<int>(epilogue));
+      ModelConfig wide = tiny_gpt2();  // the stand-in loses 8 terms
+      wide.n_embd = 16;
+      Program program = gpt2_program(wide, 7, 13);
+      program.bf16 = bf16;
+      const SettingsRestored settings;
+      const int usual = count(products_of_a_step(program, 2));
+      cuda_on_cpu::settings.faulty_epilogue = epilogue;
+      const Log log;
+      CHECK(count(products_of_a_step(program, 2)) == usual);
+      // A matmul without an algorithm is none that a step could have.
+      CHECK(std::ranges::any_of(log.lines(), [](const std::string& line) {
+        return line.ends_with("; and so are all that it proposes");
+      }));
+    }
+  const SettingsRestored settings;
+  cuda_on_cpu::settings.faulty_epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  CHECK_THROWS_WITH_AS(products_of_a_step(gpt2_program(tiny_gpt2(), 7, 13), 2),
+                       doctest::Contains("matrices are multiplied wrong"), WorkerError);
+}
+
+TEST_CASE("who says so is only told of what is wrong") {
+  const SettingsRestored settings;
+  const Program program = gpt2_program(tiny_gpt2(), 7, 13);
+  cuda_on_cpu::settings.faulty_first = true;
+  setenv("DTRUN_CUDA_MATMUL_CHECK", "0", 1);
+  const Log log;
+  CHECK(products_of_a_step(program, 2).contains(kLosesTerms));
+  unsetenv("DTRUN_CUDA_MATMUL_CHECK");
+  CHECK(std::ranges::any_of(log.lines(), [](const std::string& line) {
+    return line.ends_with("; it is used all the same (DTRUN_CUDA_MATMUL_CHECK=0)");
+  }));
+}
+
+}  // namespace
+}  // namespace dtrun::worker::cuda

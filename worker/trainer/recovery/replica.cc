@@ -1,0 +1,174 @@
+#include "worker/trainer/recovery/replica.h"
+
+#include <utility>
+
+#include "worker/base/error.h"
+#include "worker/data/dataset.h"
+#include "worker/device/cpu/fingerprint.h"
+#include "worker/device/range.h"
+#include "worker/vector/bits_hash.h"
+
+namespace dtrun::worker {
+namespace {
+
+Program program_for(const JobConfig& config, const SampleSpec& spec) {
+  Program program = make_program(config.model, spec);
+  program.label_smoothing = static_cast<float>(config.train.label_smoothing_factor);
+  program.bf16 = config.train.bf16;
+  return program;
+}
+
+Program program_for(const JobConfig& config, const Dataset& data) {
+  Program program = program_for(config, data.spec());
+  program.input_values = data.values();
+  return program;
+}
+
+// Adjacent parameters become one range.
+std::vector<VectorRange> decaying_ranges(const Program& program) {
+  std::vector<VectorRange> ranges;
+  for (const Parameter& parameter : program.parameters) {
+    if (!parameter.decays) continue;
+    if (ranges.empty() || ranges.back().end != parameter.offset)
+      ranges.push_back({parameter.offset, parameter.offset});
+    ranges.back().end = parameter.offset + parameter.size;
+  }
+  return ranges;
+}
+
+}  // namespace
+
+Datasets load_datasets(const JobConfig& config) {
+  Datasets data{load_dataset(config.data, Split::kTrain), load_dataset(config.data, Split::kTest)};
+  if (data.train->spec() == data.test->spec()) return data;
+  throw WorkerError(kExitNoInput,
+                    config.data.path +
+                        ": its test samples have another shape or other classes than those "
+                        "it trains on; set data.path to a data set whose parts belong together");
+}
+
+std::string fingerprint_on_cpu(const JobConfig& config) {
+  const Result<DatasetFacts> data = check_dataset(config.data);
+  if (!data.ok()) throw WorkerError(data.status().exit_code(), data.status().message());
+  return cpu_fingerprint(program_for(config, data.value().spec), config.train.micro_batch_size);
+}
+
+std::optional<MemoryNeed> memory_of(const Replica& replica, int world_size) {
+  const Result<DatasetFacts> data = check_dataset(replica.config.data);
+  if (!data.ok() || !replica.device->arithmetic().device_is_host()) return std::nullopt;
+  const Spread spread{.lanes = replica.lanes.size(), .world_size = world_size};
+  return memory_need(replica.config, replica.program, data.value(), spread, true);
+}
+
+Replica::Replica(const JobConfig& config, const Datasets& data, int lanes, std::unique_ptr<Device> on)
+    : config(config),
+      data(data),
+      program(program_for(config, *data.train)),
+      device(std::move(on)),
+      stream(device->arithmetic().make_stream()),
+      lanes(*device, program, lanes, config.train.micro_batch_size),
+      decaying_(decaying_ranges(program)) {
+  stream->set_name("update");
+  state.parameters = device->arithmetic().allocate(Where::kDevice, program.size);
+  for (const std::string& name : slot_names(config.train))
+    state.slots.push_back({name, device->arithmetic().allocate(Where::kDevice, program.size)});
+}
+
+// One pass over the memory, also if the values are in host memory already.
+std::vector<float> Replica::on_host(const Buffer& values) const {
+  Arithmetic& arithmetic = device->arithmetic();
+  if (arithmetic.device_is_host()) return {values.data(), values.data() + values.size()};
+  std::vector<float> copy(values.size());
+  arithmetic.copy(*stream, copy.data(), values.data(), values.size());
+  stream->wait();
+  return copy;
+}
+
+TrainState Replica::snapshot() const {
+  TrainState copy{.step = state.step,
+                  .parameters = {},
+                  .optimizer = {},
+                  .config_json = state.config_json,
+                  .evaluations = log.evaluations,
+                  .device = device->fingerprint()};
+  if (state.has_values) copy.parameters = on_host(state.parameters);
+  for (const ReplicaState::Slot& slot : state.slots)
+    copy.optimizer.push_back({slot.name, on_host(slot.values)});
+  return copy;
+}
+
+std::vector<const float*> Replica::vectors() const {
+  std::vector<const float*> all{state.parameters.data()};
+  for (const ReplicaState::Slot& slot : state.slots) all.push_back(slot.values.data());
+  return all;
+}
+
+void Replica::copy_out(Stream& on, std::span<const float* const> from, TrainState& to) const {
+  Arithmetic& arithmetic = device->arithmetic();
+  arithmetic.copy(on, to.parameters.data(), from[0], program.size);
+  for (std::size_t i = 0; i < to.optimizer.size(); ++i)
+    arithmetic.copy(on, to.optimizer[i].values.data(), from[1 + i], program.size);
+  on.wait();
+}
+
+void Replica::make_room_for_snapshots() {
+  if (snapshot_) return;
+  snapshot_ = device->arithmetic().spare(vectors().size() * program.size);
+  if (!snapshot_) return;
+  copying_ = device->arithmetic().make_stream();
+  copying_->set_name("snapshot");
+}
+
+void Replica::begin_snapshot(TrainState& copy) {
+  const std::vector<const float*> now = vectors();
+  if (snapshot_) {
+    for (std::size_t i = 0; i < now.size(); ++i)
+      device->arithmetic().copy(*stream, snapshot_.data() + i * program.size, now[i], program.size);
+    taken_ = stream->record();
+  } else {
+    copy_out(*stream, now, copy);
+  }
+  copy.step = state.step;
+  copy.config_json = state.config_json;
+  copy.evaluations = log.evaluations;
+  copy.device = device->fingerprint();
+}
+
+void Replica::finish_snapshot(TrainState& copy) const {
+  if (!snapshot_) return;
+  copying_->after(taken_);
+  std::vector<const float*> from;
+  for (std::size_t i = 0; i < vectors().size(); ++i) from.push_back(snapshot_.data() + i * program.size);
+  copy_out(*copying_, from, copy);
+}
+
+std::vector<std::uint64_t> Replica::parameter_hashes() const {
+  std::vector<float> copy;
+  if (!device->arithmetic().device_is_host()) copy = on_host(state.parameters);
+  const float* const values = copy.empty() ? state.parameters.data() : copy.data();
+  std::vector<std::uint64_t> hashes;
+  for (const Parameter& parameter : program.parameters)
+    hashes.push_back(bits_hash({values + parameter.offset, parameter.size}));
+  return hashes;
+}
+
+void Replica::restore(const TrainState& from) {
+  Arithmetic& arithmetic = device->arithmetic();
+  arithmetic.copy(*stream, state.parameters.data(), from.parameters.data(), program.size);
+  for (std::size_t i = 0; i < state.slots.size(); ++i)
+    arithmetic.copy(*stream, state.slots[i].values.data(), from.optimizer[i].values.data(), program.size);
+  stream->wait();
+  state.step = from.step;
+  state.config_json = from.config_json;
+  state.has_values = true;
+}
+
+StepResult Replica::update(const UpdateRule& rule, float* sum) {
+  const Range range(*device, "update");
+  UpdatedVectors vectors{
+      .size = program.size, .parameters = state.parameters.data(), .slots = {}, .decaying = decaying_};
+  for (const ReplicaState::Slot& slot : state.slots) vectors.slots.push_back(slot.values.data());
+  return device->arithmetic().update(*stream, rule, sum, vectors);
+}
+
+}  // namespace dtrun::worker

@@ -1,0 +1,107 @@
+// A run on one rank: its state, and the objects that compute with it. Independent of ranks and peers, so a
+// replica outlives generations.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/config/config.h"
+#include "worker/data/dataset.h"
+#include "worker/device/device.h"
+#include "worker/device/lane_team.h"
+#include "worker/memory/need.h"
+#include "worker/metrics/metrics.h"
+#include "worker/model/program.h"
+#include "worker/optim/optimizer.h"
+#include "worker/trainer/recovery/in_memory_checkpoint.h"
+#include "worker/vector/arithmetic.h"
+
+namespace dtrun::worker {
+
+struct Datasets {
+  std::unique_ptr<Dataset> train, test;
+};
+// Throws WorkerError with EX_NOINPUT.
+Datasets load_datasets(const JobConfig& config);
+
+// A TrainState whose vectors are in device memory.
+struct ReplicaState {
+  struct Slot {
+    std::string name;
+    Buffer values;
+  };
+  std::int64_t step = 0;    // optimizer steps done
+  bool has_values = false;  // false until the run's first state was restored
+  // Not 0: the values are a copy made in that generation by another process, and no generation began with
+  // them yet.
+  std::int64_t copied_in = 0;
+  Buffer parameters;        // flat
+  std::vector<Slot> slots;  // the optimizer's
+  std::string config_json;
+};
+
+// The Device::fingerprint() of a replica on this machine's CPU, known before anything is loaded. Throws
+// WorkerError with EX_NOINPUT, or with EX_CONFIG if data and model do not fit each other.
+std::string fingerprint_on_cpu(const JobConfig& config);
+
+struct Replica;
+// The peak need of host memory of each worker. Nothing if the data cannot be looked at any more, or if the
+// vectors are in a device's own memory.
+std::optional<MemoryNeed> memory_of(const Replica& replica, int world_size);
+
+struct Replica {
+  // config and data must outlive this. The state is that before the first step, without values. Throws
+  // WorkerError with EX_CONFIG if config and data do not fit each other.
+  Replica(const JobConfig& config, const Datasets& data, int lanes,
+          std::unique_ptr<Device> on = make_cpu_device());
+  Replica(const Replica&) = delete;
+
+  // A copy of the state in host memory; without parameters, and with slots of zeros, if the state has no
+  // values yet.
+  TrainState snapshot() const;
+  // A snapshot into a copy that has its size already, in two steps: begin_snapshot() takes a copy within the
+  // device's memory, if there was room for it, and finish_snapshot(), on any thread, waits until all of it is
+  // in host memory. Without room begin_snapshot() takes the whole time. REQUIRES: each finish_snapshot() has
+  // returned before the next begin_snapshot().
+  void make_room_for_snapshots();
+  void begin_snapshot(TrainState& copy);
+  void finish_snapshot(TrainState& copy) const;
+  // Takes over a state with vectors of the same length and the slots of this optimizer.
+  // REQUIRES: no copy is being made in the host's memory.
+  void restore(const TrainState& from);
+
+  // A hash of each parameter's tensor, in the program's order; equal on ranks with equal bits.
+  std::vector<std::uint64_t> parameter_hashes() const;
+
+  // One optimizer step with a step's sum (Arithmetic::update). Blocks. The caller counts the step. REQUIRES:
+  // no copy is being made in the host's memory.
+  StepResult update(const UpdateRule& rule, float* sum);
+
+  const JobConfig& config;
+  const Datasets& data;
+  const Program program;
+  const std::unique_ptr<Device> device;
+  const std::unique_ptr<Stream> stream;  // for work on `state`
+  LaneTeam lanes;
+  // Changes only between the end of a gradient's exchange and the next step, so the state is always that of a
+  // whole step, also when a peer was lost in the middle of one.
+  ReplicaState state;
+  MetricsLog log;                                            // changes with the state
+  std::unique_ptr<InMemoryCheckpoint> in_memory_checkpoint;  // null: no copies
+
+ private:
+  std::vector<float> on_host(const Buffer& values) const;
+  std::vector<const float*> vectors() const;  // parameters, then the optimizer's slots
+  void copy_out(Stream& on, std::span<const float* const> from, TrainState& to) const;
+
+  Buffer snapshot_;                  // all vectors, in device memory; empty without room
+  std::unique_ptr<Stream> copying_;  // for copies from snapshot_
+  Event taken_;                      // when snapshot_ is complete
+  const std::vector<VectorRange> decaying_;
+};
+
+}  // namespace dtrun::worker
