@@ -83,7 +83,7 @@ void Step::on(const event::WaitStatus& e) {
   if (news) s.notices = 0;
   const bool no_news_yet = s.settings.begin_together && generation() == 0;
   if (news && e.max_nodes > 1 && no_news_yet) s.notice_at = next_notice();
-  if (news && e.max_nodes > 1 && !no_news_yet) send_wait_status();
+  if (news && e.max_nodes > 1 && !no_news_yet) show_wait_status();
   if (e.spare && e.joined <= e.max_nodes) warm_up();
 }
 
@@ -134,7 +134,7 @@ Millis Step::next_notice() {
 }
 
 // Says how long we still wait for a coordinator, or for enough other nodes.
-void Step::send_wait_status(bool again) {
+void Step::show_wait_status(bool again) {
   s.notice_at.reset();
   if (s.ending() || s.awaited() > 0) return;
   if (!s.link.connected) {

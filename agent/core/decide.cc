@@ -36,7 +36,7 @@ void Step::on(const event::Tick&) {
   if (due(s.announce_at)) announce_leave();
   if (due(s.group.broken_at)) cause_unknown();
   if (due(s.group.look_until)) end_hang();
-  if (due(s.notice_at)) send_wait_status(true);
+  if (due(s.notice_at)) show_wait_status(true);
   check_link();
   check_members();
 }

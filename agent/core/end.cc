@@ -77,7 +77,7 @@ void Step::settle() {
   close_generation();
   if (s.next) return start_next();
   // Waiting came while the old workers were being stopped, and was not shown then.
-  if (s.waiting && s.waiting->max_nodes > 1 && !s.notice_at) send_wait_status();
+  if (s.waiting && s.waiting->max_nodes > 1 && !s.notice_at) show_wait_status();
 }
 
 void Step::leave(int signal, int exit_code) {

@@ -57,7 +57,7 @@ class Step {
   void say_again();
   void tell_lost();
   Millis next_notice();
-  void send_wait_status(bool again = false);
+  void show_wait_status(bool again = false);
   void check_link();
 
   // workers.cc
