@@ -20,7 +20,7 @@ import chaos_hosts
 
 DTRUN = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else None
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
-LIMIT_S = 300
+LIMIT_S = 500
 EXIT_SKIPPED = 77
 
 
