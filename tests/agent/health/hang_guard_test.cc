@@ -129,7 +129,7 @@ TEST_CASE("a hang uses up a restart like any other failure") {
 TEST_CASE("a stopped agent does not take its workers for hung when it wakes up") {
   // The worker's heartbeats stop with the agent and go on a little after it, as after a suspended machine.
   const std::string script = "while :; do touch $DTRUN_HEARTBEAT_FILE; echo beat; sleep 0.1; done";
-  Process job(agent({"--heartbeat_ms", "2000", "--", "/bin/sh", "-c", script}));
+  Process job(agent({"--heartbeat_ms", "4000", "--", "/bin/sh", "-c", script}));
   REQUIRE(job.wait_for_out("beat"));
   pid_t worker = -1;
   for (pid_t pid : dtrun::test::processes_with("echo beat")) {
@@ -138,7 +138,7 @@ TEST_CASE("a stopped agent does not take its workers for hung when it wakes up")
   REQUIRE(worker > 0);
   kill(-worker, SIGSTOP);
   job.signal(SIGSTOP);
-  usleep(6000000);  // the time that passes is what is tested
+  usleep(9000000);  // the time that passes is what is tested
   job.signal(SIGCONT);
   usleep(300000);
   kill(-worker, SIGCONT);
