@@ -55,13 +55,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view all(reinterpret_cast<const char*>(data), size);
   const std::string_view file = all.substr(0, all.find('\0'));
   const std::string_view text = all.substr(std::min(file.size() + 1, size));
-  const bool is_text = !invalid_utf8_at(text);
+  const bool is_text = !dtrun::invalid_utf8_at(text);
   if (is_text) check_round_trip(of_our_own(), text);
   WholeCharacters characters;
   std::string shown;
   for (const char byte : text) shown += characters.take({&byte, 1});
   shown += characters.finish();
-  if (invalid_utf8_at(shown) || (is_text && shown != text)) std::abort();
+  if (dtrun::invalid_utf8_at(shown) || (is_text && shown != text)) std::abort();
   if (const auto bytes = bytes_of_letters(text); bytes && letters_of_bytes(*bytes) != text) std::abort();
 
   const auto spec = parse_tokenizer_json(file);

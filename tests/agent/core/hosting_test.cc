@@ -160,8 +160,8 @@ TEST_CASE("of pods that come one by one three are candidates only where two must
   for (const auto& [min, max, list] :
        {std::tuple(3, 3, true), std::tuple(8, 8, true), std::tuple(3, 4, true), std::tuple(2, 2, false),
         std::tuple(2, 4, false), std::tuple(1, 3, false), std::tuple(2, 3, true)}) {
-    CAPTURE(min);
-    CAPTURE(max);
+    const std::string nodes = std::to_string(min) + ":" + std::to_string(max);
+    CAPTURE(nodes);
     HostingQuestion question = placed({"p0", "p1", "p2"}, {.hosts = false, .own_host = 1});
     question.min_nodes = min;
     question.max_nodes = max;

@@ -216,8 +216,8 @@ bool move_to_host(ProcessGroup& group, int number, int ranks_of_host) {
 TEST_CASE(
     "ranks of hosts with as many each exchange in two levels: the same sums, fewer bytes between them") {
   if (!has_network_namespaces()) return test::skip("needs root, for a network namespace");
-  for (const auto& [hosts, ranks_of_host] : {std::pair{2, 2}, {2, 3}, {3, 2}}) {
-    const int world = hosts * ranks_of_host;
+  for (const auto& shape : {std::pair{2, 2}, {2, 3}, {3, 2}}) {
+    const int hosts = shape.first, ranks_of_host = shape.second, world = hosts * ranks_of_host;
     CAPTURE(world);
     CAPTURE(hosts);
     for (const int leaves : {world, world - 2}) {
