@@ -110,10 +110,10 @@ TEST_CASE("where the workers stood is written before a debugger puts its own wai
 
 TEST_CASE("one worker's output or computation keeps its waiting peers from being taken for hung") {
   for (const char* busy :
-       {"for i in $(seq 30); do echo $i; sleep 0.1; done", "timeout 3 sh -c 'while :; do :; done'"}) {
+       {"for i in $(seq 60); do echo $i; sleep 0.1; done", "timeout 6 sh -c 'while :; do :; done'"}) {
     const std::string script =
-        std::string("if [ $RANK = 0 ]; then ") + busy + "; else exec sleep 3; fi; exit 0";
-    Process job(agent({"--nproc", "2", "--stall_ms", "1500", "--", "/bin/sh", "-c", script}));
+        std::string("if [ $RANK = 0 ]; then ") + busy + "; else exec sleep 6; fi; exit 0";
+    Process job(agent({"--nproc", "2", "--stall_ms", "3000", "--", "/bin/sh", "-c", script}));
     CHECK(job.wait() == 0);
     CHECK(job.err() == "");
   }
