@@ -12,10 +12,12 @@ void Failures::note(const WorkerOutcome& outcome, bool explained) {
   // A worker that hangs is reported before it is killed; its end tells the rest.
   if (!added && known->second.cause == EndCause::kHung && outcome.cause == EndCause::kHung)
     known->second = outcome;
-  // A failure is reported before the GPU's driver was asked.
-  if (known->second.gpu.empty()) known->second.gpu = outcome.gpu;
-  if (!added && (!known->second.collateral || outcome.collateral)) return;  // nothing new
-  known->second = outcome;
+  // A failure is reported before the GPU's driver has answered, so either report may be the one that has it.
+  const std::string gpu = outcome.gpu.empty() ? known->second.gpu : outcome.gpu;
+  const bool nothing_new = !added && (!known->second.collateral || outcome.collateral);
+  if (!nothing_new) known->second = outcome;
+  known->second.gpu = gpu;
+  if (nothing_new) return;
   const bool victim = outcome.collateral || (explained && outcome.retryable);
   std::optional<int>& earliest = victim ? victim_ : culprit_;
   if (!earliest) earliest = outcome.rank;
@@ -24,7 +26,7 @@ void Failures::note(const WorkerOutcome& outcome, bool explained) {
 // Also of a worker that ended well in the meantime.
 void Failures::note_place(const WorkerOutcome& outcome) {
   if (outcome.activity == Activity::kUnseen) return;
-  standings_[outcome.rank] = {.where = outcome.where, .activity = outcome.activity, .host = outcome.host};
+  locations_[outcome.rank] = {.where = outcome.where, .activity = outcome.activity, .host = outcome.host};
 }
 
 const WorkerOutcome* Failures::culprit(const Hang& hang) const {

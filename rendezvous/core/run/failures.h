@@ -23,7 +23,7 @@ class Failures {
   const WorkerOutcome* first(bool explained) const;
 
   // The places where the workers stood if the job hung, by rank.
-  const std::map<int, StackLocation>& standings() const { return standings_; }
+  const std::map<int, StackLocation>& locations() const { return locations_; }
   // The one worker that is likely at fault; null if there are several, or none, or it did not end badly.
   const WorkerOutcome* culprit(const Hang& hang) const;
   // `ranks` hang, however they were ended.
@@ -36,7 +36,7 @@ class Failures {
   void note_place(const WorkerOutcome& outcome);
 
   std::map<int, WorkerOutcome> outcomes_;  // by rank
-  std::map<int, StackLocation> standings_;
+  std::map<int, StackLocation> locations_;
   std::optional<int> culprit_;  // rank of the earliest
   std::optional<int> victim_;   // rank of the earliest
 };

@@ -123,7 +123,7 @@ bool Stopping::workers_are_left() const {
 // Nothing if `first` did not hang. The order in which workers are reported does not tell a hang's cause.
 std::optional<Hang> Stopping::hang_of(const WorkerOutcome& first) {
   if (first.cause != EndCause::kHung || first.activity == Activity::kUnseen) return std::nullopt;
-  Hang hang = judge_hang(s_.current.failures.standings(), first.error);
+  Hang hang = judge_hang(s_.current.failures.locations(), first.error);
   s_.current.failures.set_hung(hang.ranks);
   return hang;
 }

@@ -85,7 +85,7 @@ TEST_CASE("a float becomes the nearest bf16, on every set alike") {
   }
 }
 
-TEST_CASE("matmuls of bf16 are the sums of the matmuls, to fp32's rounding, in every layout") {
+TEST_CASE("matmuls of bf16 are the sums of products, to fp32's rounding, in every layout") {
   if (!onednn::multiplies_bf16()) {
     MESSAGE("skipped: " << bf16_refusal());
     return;
