@@ -75,7 +75,7 @@ bool majority_is_there(const HostingQuestion& question) {
 HostingDecision decide_hosting(const HostingQuestion& question, const OwnAddresses& own) {
   const std::vector<std::string>& hosts = question.hosts;
   if (hosts.empty()) return {Standalone{}};
-  const HostingDecision one{one_host(question, own)};
+  HostingDecision one{one_host(question, own)};
   if (hosts.size() == 1 || !majority_is_there(question)) {
     if (question.failover != true) return one;
     return {one.hosting, "--rdzv_conf failover has no effect: --rdzv_endpoint names one host"};

@@ -25,8 +25,8 @@ Dialled Connector::dial(const std::string& host, int port, std::chrono::millisec
 }
 
 std::shared_ptr<grpc::Channel> Connector::open(const std::string& host, const Dialled& dialled, int port,
-                                               grpc::ChannelArguments arguments) const {
-  return open_channel(dialled, port, key_for(host), std::move(arguments));
+                                               const grpc::ChannelArguments& arguments) const {
+  return open_channel(dialled, port, key_for(host), arguments);
 }
 
 Status Connector::compare_keys(const std::string& host, int port, std::chrono::milliseconds timeout) const {

@@ -35,7 +35,7 @@ class Connector {
       const std::function<bool()>& wanted = [] { return true; });
   // As open_channel().
   std::shared_ptr<grpc::Channel> open(const std::string& host, const Dialled& dialled, int port,
-                                      grpc::ChannelArguments arguments = {}) const;
+                                      const grpc::ChannelArguments& arguments = {}) const;
   // As rendezvous::compare_keys() and probe(), of an endpoint whose channel does not answer.
   Status compare_keys(const std::string& host, int port, std::chrono::milliseconds timeout) const;
   Answer probe(const std::string& host, int port, std::chrono::milliseconds timeout) const;

@@ -156,7 +156,7 @@ TEST_CASE("metrics that find no room wait for it, and none is lost or torn") {
   for (std::string line; std::getline(in, line) && !in.eof();)
     CHECK(nlohmann::json::parse(line)["step"] == ++step);
   CHECK(step == 5);
-  MetricsWriter(output.path(), 10, nullptr);
+  { const MetricsWriter next(output.path(), 10, nullptr); }
   CHECK(read_text(path) == torn.substr(0, torn.rfind('\n') + 1));
 }
 
