@@ -89,17 +89,23 @@ def cut_off(training, fault):
     training.pause(fault.seconds)
     at = time.time()
     training.hosts.mend(fault.node, fault.way)
-    return at, (training.agents[fault.node].pid,)
+    return at, (training.agent_pid(fault.node),)
 
 
 def freeze(training, fault):
-    """Counted from when it may run again."""
-    victim = training.store if fault.way == "store" else training.agents[fault.node]
-    victim.process.send_signal(signal.SIGSTOP)
-    training.pause(fault.seconds)
-    at = time.time()
-    victim.process.send_signal(signal.SIGCONT)
-    return at, (victim.pid,)
+    """Counted from when it may run again. None if it has gone."""
+    pid = {"agent": lambda: training.agent_pid(fault.node), "coordinator": training.coordinator_pid,
+           "launcher": lambda: training.launcher.pid}[fault.way]()
+    if pid is None:
+        return None
+    with contextlib.ExitStack() as opened:
+        handle = os.pidfd_open(pid)
+        opened.callback(os.close, handle)
+        signal.pidfd_send_signal(handle, signal.SIGSTOP)
+        training.pause(fault.seconds)
+        at = time.time()
+        signal.pidfd_send_signal(handle, signal.SIGCONT)
+    return at, (pid,)
 
 
 def blow_of(training, fault):

@@ -17,13 +17,14 @@ KINDS = {
     "leave": "SIGTERM an agent; another one is started in its place",
     "store": "SIGKILL `dtrun store` and start it again on the same port",
     "cut": "a node's cable is cut, both ways or one, and mended after 1 to 60 s (--longest); nodes are network namespaces",
-    "freeze": "SIGSTOP an agent or the store for 1 to 60 s (--longest), then SIGCONT",
+    "freeze": "SIGSTOP an agent, the coordinator or the launcher for 1 to 60 s (--longest), then SIGCONT",
 }
 OF_AN_AGENT = {"agent", "node", "leave"}
 OUT_OF_TOUCH = {"cut", "freeze"}  # for a while: no node is replaced
 OF_SEVERAL_NODES = OF_AN_AGENT | OUT_OF_TOUCH | {"store"}
 CUT_WAYS = ("both", "in", "out")  # "in": only what comes in passes
-SHORTEST_S = 1.0  # that a node is out of touch
+SHORTEST_S, LONGEST_S = 1.0, 60.0  # that a node is out of touch
+LAUNCH_LONGEST_S = 50.0  # the same under a launcher: launcher and hosts give each other up after 60 s, less a sign of life's 5
 
 JITTER = 0.2  # of --every: where in a step or a checkpoint a fault falls is left to chance
 # After a fault the job trains on while what was lost is started again, and the next fault waits for that.
@@ -39,7 +40,7 @@ class Fault(NamedTuple):
     node: int  # whose agent it hits, or of whose workers the first is hit
     workers: tuple  # (node, local rank) of each worker that it hits itself
     seconds: float = 0.0  # that the node is out of touch
-    way: str = ""  # of a cut; of what freezes, "agent" or "store"
+    way: str = ""  # of a cut; of what freezes, "agent", "coordinator" (an agent, or the store) or "launcher"
 
 
 class Step(NamedTuple):
@@ -57,7 +58,7 @@ class Wait(NamedTuple):
     why: str
 
 
-def draw_schedule(seed, faults, every, kinds, nodes, nproc_per_node, longest=60.0, freezes=("agent", "store")):
+def draw_schedule(seed, faults, every, kinds, nodes, nproc_per_node, longest=LONGEST_S, freezes=("agent", "coordinator")):
     """The same arguments give the same schedule, whatever the machine and the Python."""
     draw = random.Random(seed).random  # the one method whose numbers Python promises never to change
     places = [(node, local_rank) for node in range(nodes) for local_rank in range(nproc_per_node)]
@@ -138,6 +139,17 @@ def waits_of(events):
             waits.append(Wait(begun[0], event["time"], begun[1]))
             begun = None
     return waits
+
+
+TOOK_OVER = re.compile(r": node(\d+) took over$")
+
+
+def leader_of(events):
+    """The node that has the coordinator, by the agents' own record: the first one until another takes over. `events`: of
+    events.jsonl."""
+    leaders = [found[1] for event in sorted(events, key=lambda event: event["time"])
+               if (found := TOOK_OVER.search(event.get("text", "")))]
+    return int(leaders[-1]) if leaders else 0
 
 
 def waited_between(waits, begin, end):

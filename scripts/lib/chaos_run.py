@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import random
+import shlex
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ from bench_peer import listens
 from bench_processes import Program, children_of, processes_with
 
 MARK = "DTRUN_CHAOS_RUN"  # in the environment of everything that belongs to a run
+NODE = "DTRUN_CHAOS_NODE"  # in that of an agent that a launcher started
 LOOK_EVERY_S = 0.004  # at metrics.jsonl; that is how fresh the knowledge is, times are the trainer's own
 STANDSTILL_S = 120  # without a completed step, or from the first agent's end to the last one's
 LEFTOVER_LIMIT_S = 20  # from the job's end to that of its last process
@@ -148,21 +150,22 @@ def uninterrupted():
 
 
 class Training:
-    """A job that runs as long as the `with` block. `agent_argv`: a launcher's command line. `store_argv`: of the store
-    where `nodes` agents meet, or None. `folder`: gets what they say; `metrics`: the file that tells of steps. `hosts`: not
-    entered yet, where nodes are hosts of their own."""
+    """A job that runs as long as the `with` block. `agent_argv`: the command line of each node's agent. `store_argv`: of the
+    store where `nodes` agents meet, or None. `folder`: gets what they say; `metrics`: the file that tells of steps. `hosts`:
+    not entered yet, where nodes are hosts of their own. `remote_shell`: `agent_argv` is of one launcher that starts the
+    agents of all hosts by this file, which is written here."""
 
     def __init__(self, folder, metrics, max_steps, nodes, nproc_per_node, agent_argv, store_argv=None, store_port=None,
-                 environment=None, hosts=None):
+                 environment=None, hosts=None, remote_shell=None):
         self.max_steps = max_steps
         self.folder, self.nodes, self.nproc_per_node = folder, nodes, nproc_per_node
         self.agent_argv, self.store_argv, self.store_port = agent_argv, store_argv, store_port
         self.mark = uuid.uuid4().hex
         self.environment = {**(environment or {}), MARK: self.mark}
-        self.hosts, self.metrics_path = hosts, metrics
+        self.hosts, self.metrics_path, self.remote_shell = hosts, metrics, remote_shell
         self.metrics = Metrics(metrics)
-        self.agents = [None] * nodes
-        self.store = None
+        self.agents = {}  # by node; none where a launcher starts them
+        self.launcher = self.store = None
         self.struck = []
         self.left = []
         self.problems = []
@@ -178,16 +181,19 @@ class Training:
                                                for node in range(self.nodes)])
             if self.store_argv:
                 self.start_store()
-            for node in range(self.nodes):
-                self.start_agent(node)
+            if self.remote_shell:
+                self.start_launcher()
+            else:
+                for node in range(self.nodes):
+                    self.start_agent(node)
             unless_all_started.pop_all()
         return self
 
     def __exit__(self, *exception):
         with uninterrupted():
-            for agent in self.agents:
-                if agent and not agent.ended():
-                    agent.process.terminate()  # all at once: none has to regroup for another
+            for program in self.mains().values():
+                if not program.ended():
+                    program.process.terminate()  # all at once: none has to regroup for another
             try:
                 return self.programs.__exit__(*exception)
             finally:
@@ -208,6 +214,32 @@ class Training:
         argv = self.hosts.inside(node, self.agent_argv) if self.hosts else self.agent_argv
         self.agents[node] = self.start(f"agent-{node}", argv)
 
+    def start_launcher(self):
+        """The remote shell has nothing in between either: each agent is a child of the launcher."""
+        cases = "\n".join(f'{self.hosts.name(node)}) shift; exec env {NODE}={node} {shlex.join(self.hosts.inside(node, []))} "$@" ;;'
+                          for node in range(self.nodes))
+        self.remote_shell.write_text(f"#!/bin/sh\ncase $1 in\n{cases}\nesac\n")
+        self.remote_shell.chmod(0o700)
+        self.launcher = self.start("launcher", self.agent_argv)
+
+    def mains(self):
+        """The programs that end with the job, by the names of their logs."""
+        if self.launcher:
+            return {"launcher": self.launcher}
+        return {f"agent-{node}": agent for node, agent in sorted(self.agents.items())}
+
+    def agent_pid(self, node):
+        """None: it does not run."""
+        if not self.launcher:
+            return self.agents[node].pid
+        with contextlib.suppress(OSError):
+            return next((pid for pid, _ in children_of(self.launcher.pid) if environment_of(pid).get(NODE) == str(node)), None)
+
+    def coordinator_pid(self):
+        if self.store:
+            return self.store.pid
+        return self.agent_pid(chaos_plan.leader_of(events_so_far(self.folder)))
+
     def start_store(self):
         said = len(words_in(self.folder))
 
@@ -221,17 +253,16 @@ class Training:
     def workers(self, node):
         """Pid of each worker by its local rank; that is in its environment, and in that of nothing else's child."""
         found = {}
+        agent = self.agent_pid(node)
         with contextlib.suppress(OSError):  # the agent may just have gone
-            for pid, _ in children_of(self.agents[node].pid):
-                with contextlib.suppress(OSError):
-                    with open(f"/proc/{pid}/environ", "rb") as environ:
-                        names = dict(entry.partition(b"=")[::2] for entry in environ.read().split(b"\0"))
-                    if b"LOCAL_RANK" in names:
-                        found[int(names[b"LOCAL_RANK"])] = pid
+            for pid, _ in children_of(agent) if agent else ():
+                rank = environment_of(pid).get("LOCAL_RANK")
+                if rank is not None:
+                    found[int(rank)] = pid
         return found
 
     def ended(self):
-        return any(agent.ended() for agent in self.agents)
+        return any(program.ended() for program in self.mains().values())
 
     def wait_for(self, happened, limit_s):
         """Whether it happened within the limit. Looks for completed steps meanwhile."""
@@ -273,24 +304,29 @@ class Training:
         return list(processes_with(f"{MARK}={self.mark}"))
 
     def runs(self, pid):
-        """Whether that is a process of this run; a zombie has no environment any more."""
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as environ:
-            return f"{MARK}={self.mark}".encode() in environ.read()
-        return False
+        return environment_of(pid).get(MARK) == self.mark
 
     def finish(self):
-        """Waits for the agents' ends, ends the store, and notes what is wrong."""
+        """Waits for the ends of agents or launcher, ends the store, and notes what is wrong."""
         self.train_until(self.ended)
-        self.wait_for(lambda: all(agent.ended() for agent in self.agents), STANDSTILL_S)
-        for node, agent in enumerate(self.agents):
-            if agent.process.poll() != 0:
-                ending = agent.ending() if agent.ended() else f"no end within {STANDSTILL_S} s of another one's"
-                self.problems.append(f"the agent of node {node}: {ending}; its words are in "
-                                     f"{self.folder / f'agent-{node}.log'}")
+        mains = self.mains()
+        self.wait_for(lambda: all(program.ended() for program in mains.values()), STANDSTILL_S)
+        for name, program in mains.items():
+            if program.process.poll() != 0:
+                ending = program.ending() if program.ended() else f"no end within {STANDSTILL_S} s of another one's"
+                who = f"the {name.replace('-', ' of node ')}"
+                self.problems.append(f"{who}: {ending}; its words are in {self.folder / f'{name}.log'}")
         if self.store:
             self.store.process.terminate()
         self.wait_for(lambda: not self.processes(), LEFTOVER_LIMIT_S)
         self.left = [f"{pid} ({name_of(pid)})" for pid in self.processes()]
+
+
+def environment_of(pid):
+    """Empty for a process that has gone; a zombie has none any more."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as environ:
+        return dict(entry.partition("=")[::2] for entry in environ.read().decode(errors="replace").split("\0"))
+    return {}
 
 
 def name_of(pid):
@@ -341,12 +377,16 @@ def play(training, schedule, rapid=False, tell=lambda training, struck: None):
             tell(training, blow)
 
 
-def waits_so_far(folder):
-    """By what dtrun's agents wrote into their --log_dir, which is `folder`/logs."""
+def events_so_far(folder):
+    """What dtrun's agents wrote into their --log_dir, which is `folder`/logs."""
     events = []
     for file in folder.glob(f"logs/{RUN_ID}/events.jsonl"):
         events += map(json.loads, file.read_text().splitlines())
-    return chaos_plan.waits_of(events)
+    return events
+
+
+def waits_so_far(folder):
+    return chaos_plan.waits_of(events_so_far(folder))
 
 
 def outcome_of(training, schedule=(), rapid=False, tell=lambda training, struck: None):
@@ -387,6 +427,7 @@ class Job(NamedTuple):
     keep_alive: int = 15  # seconds of silence until a node is given up
     network: bool = False  # nodes are hosts of their own (chaos_hosts), else agents on loopback
     store: bool = True  # of several nodes; False: each of them may be the coordinator, which takes a network
+    launcher: bool = False  # one `dtrun -H` starts the agents of all nodes, which takes a network and no store
 
 
 def training_of(job, max_steps, folder):
@@ -403,7 +444,7 @@ def training_of(job, max_steps, folder):
             "--rdzv_id", RUN_ID, "--log_dir", folder / "logs", "--progress", "none"]
     if job.heartbeat_timeout is not None:
         argv += ["--heartbeat_timeout", job.heartbeat_timeout]
-    port = store_argv = None
+    port = store_argv = environment = remote_shell = None
     hosts = chaos_hosts.Hosts(job.nodes, folder / "out") if job.network else None
     if job.nodes == 1:
         argv += ["--standalone"]
@@ -414,9 +455,16 @@ def training_of(job, max_steps, folder):
                  f"read_timeout=600,keep_alive_interval=1,keep_alive_max_attempt={job.keep_alive}"]
         leaders = range(job.nodes)[:3] if not job.store else [job.nodes]  # the switch's address is the store's
         address = ",".join(map(hosts.address, leaders)) if hosts else "127.0.0.1"
-        argv += ["--rdzv_endpoint", f"{address}:{port}"]
+        if job.launcher:
+            remote_shell = folder / "remote_shell"
+            argv += ["-H", ",".join(map(hosts.name, range(job.nodes))), "--ssh", shlex.quote(str(remote_shell)), "--chdir", folder]
+            # A host finds this dtrun. What a launch leaves in its user's home stays with the run.
+            environment = {"PATH": f"{os.path.dirname(job.dtrun)}:{os.environ['PATH']}", "HOME": str(folder),
+                           "XDG_STATE_HOME": str(folder / "state"), "XDG_CACHE_HOME": str(folder / "cache")}
+        else:
+            argv += ["--rdzv_endpoint", f"{address}:{port}"]
         if job.store:
             store_argv = [job.dtrun, "store", "--bind", address, "--port", str(port)]
     argv = [*map(str, argv), str(folder / "config.json")]
     return Training(folder, folder / "out/metrics.jsonl", max_steps, job.nodes, job.nproc_per_node, argv, store_argv, port,
-                    hosts=hosts)
+                    environment, hosts, remote_shell)

@@ -76,12 +76,12 @@ class ScheduleTest(unittest.TestCase):
         self.assertTrue(80 <= sum(each < 60 ** 0.5 for each in seconds) <= 120)
         self.assertEqual({fault.seconds for fault in self.draw(kinds=["agent", "worker"])}, {0.0})
 
-    def test_a_cable_is_cut_both_ways_and_either_way_and_agents_and_stores_freeze(self):
+    def test_a_cable_is_cut_both_ways_and_either_way_and_agents_coordinators_and_launchers_freeze(self):
         schedule = self.draw(kinds=["cut", "freeze"])
         self.assertEqual({fault.way for fault in schedule if fault.kind == "cut"}, {"both", "in", "out"})
-        self.assertEqual({fault.way for fault in schedule if fault.kind == "freeze"}, {"agent", "store"})
-        agents = chaos_plan.draw_schedule(1, 50, 2.0, ["freeze"], 3, 1, freezes=("agent",))
-        self.assertEqual({fault.way for fault in agents}, {"agent"})
+        self.assertEqual({fault.way for fault in schedule if fault.kind == "freeze"}, {"agent", "coordinator"})
+        launched = chaos_plan.draw_schedule(1, 50, 2.0, ["freeze"], 3, 1, freezes=("agent", "coordinator", "launcher"))
+        self.assertEqual({fault.way for fault in launched}, {"agent", "coordinator", "launcher"})
         self.assertTrue(all(fault.seconds <= 4 for fault in chaos_plan.draw_schedule(1, 50, 2.0, ["cut"], 3, 1, longest=4)))
 
     def test_a_job_that_goes_on_without_a_node_needs_steps_for_that_time_too(self):
@@ -160,6 +160,14 @@ class WaitsTest(unittest.TestCase):
     def test_a_restart_at_once_is_no_wait(self):
         events = [notice(10.0, "rank 1 on h failed, restart 1 of 9"), {"time": 10.1, "event": "start_workers"}]
         self.assertEqual(chaos_plan.waits_of(events), [])
+
+
+class LeaderTest(unittest.TestCase):
+    def test_the_first_node_leads_until_another_took_over(self):
+        self.assertEqual(chaos_plan.leader_of([notice(1.0, "node1 was silent for 2 s")]), 0)
+        events = [notice(9.0, "node1, which had the coordinator, is lost: node2 took over"),
+                  notice(5.0, "node0, which had the coordinator, is lost: node1 took over"), {"time": 10.0, "event": "ready"}]
+        self.assertEqual(chaos_plan.leader_of(events), 2)
 
 
 class LossTest(unittest.TestCase):

@@ -64,6 +64,7 @@ class ScriptTest(unittest.TestCase):
         self.assertEqual(len(struck), faults)
         self.assertTrue(any(fault["seconds_out_of_touch"] > 3 for fault in struck), "one was given up")
         self.assertEqual(end["params_sha256"], quiet["params_sha256"])
+        return struck
 
     def test_agents_and_a_store_that_stand_still_are_waited_for_and_taken_in(self):
         self.assert_all_taken_in(4, "--kinds", "freeze", "--seed", "1")
@@ -71,6 +72,11 @@ class ScriptTest(unittest.TestCase):
     @unittest.skipIf(chaos_hosts.why_none(), "network namespaces cannot be made here")
     def test_nodes_whose_cable_is_cut_are_waited_for_and_taken_in_whoever_leads(self):
         self.assert_all_taken_in(4, "--kinds", "cut,freeze", "--coordinator", "agents", "--seed", "3")
+
+    @unittest.skipIf(chaos_hosts.why_none(), "network namespaces cannot be made here")
+    def test_a_launcher_that_stands_still_is_waited_for_like_the_agents_that_it_started(self):
+        struck = self.assert_all_taken_in(6, "--kinds", "freeze,worker", "--launcher", "--steps", "5000", "--seed", "7")
+        self.assertEqual({fault["way"] for fault in struck}, {"agent", "coordinator", "launcher", ""})
 
     def test_a_run_that_ends_with_other_parameters_is_not_well(self):
         other = self.folder / "dtrun"
@@ -112,6 +118,9 @@ class ScriptTest(unittest.TestCase):
                                (["--kinds", "agent", "--nodes", "1"], "give --nodes 2 or more"),
                                (["--kinds", "cut", "--nodes", "2", "--min_nodes", "3"], "--min_nodes 3 of --nodes 2"),
                                (["--kinds", "cut", "--coordinator", "agents"], "that takes --nodes 3 or more"),
+                               (["--launcher", "--kinds", "agent,freeze,store"], "takes --nodes 2 or more, and not --kinds agent,store"),
+                               (["--launcher", "--kinds", "freeze", "--nodes", "1"], "give --nodes 2 or more"),
+                               (["--launcher", "--kinds", "freeze", "--longest", "51"], "with --launcher 50 at most"),
                                (["--kinds", "workers", "--nproc_per_node", "1"], "give --nproc_per_node 2 or more"),
                                (["--faults", "0"], "0 is less than 1")):
             code, _, errors = self.run_script(*options)
