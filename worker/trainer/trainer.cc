@@ -1,7 +1,8 @@
 // The order of events, the same on every rank:
 //
-// 1. begin: rank 0 locks the output directory. All agree on the newest checkpoint, or on initial values. Rank
-//    0 opens config.json and metrics.jsonl. Each node with a disk of its own gets a saver.
+// 1. begin: rank 0 locks the output directory. All agree on the state of an earlier generation, the newest
+//    checkpoint, or initial values. Each node with a disk of its own gets a saver. Rank 0 opens config.json
+//    and metrics.jsonl.
 // 2. Each step: cast the stop vote, compute the mean gradient, clip, update, report, log, read the vote.
 // 3. After a step, if it is time: evaluate, then hand a checkpoint to the saver. If the best model is looked
 //    for and this is it, its checkpoint is on the disk before the next step.
@@ -13,12 +14,11 @@
 #include "worker/trainer/trainer.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
-#include <cstddef>
-#include <cstdio>
+#include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,13 +30,11 @@
 #include "proto/core/text.h"
 #include "worker/base/error.h"
 #include "worker/base/stop_point.h"
-#include "worker/checkpoint/background_saver.h"
 #include "worker/checkpoint/best_model.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/config_drift.h"
 #include "worker/checkpoint/durable.h"
 #include "worker/checkpoint/keep_tokenizer.h"
-#include "worker/checkpoint/output_lock.h"
 #include "worker/config/check_together.h"
 #include "worker/core/sampler.h"
 #include "worker/device/device.h"
@@ -50,6 +48,7 @@
 #include "worker/trainer/divergence.h"
 #include "worker/trainer/evaluation.h"
 #include "worker/trainer/gradient_step.h"
+#include "worker/trainer/run_saver.h"
 #include "worker/trainer/step_clock.h"
 #include "worker/trainer/stop_vote.h"
 #include "worker/trainer/sync_check.h"
@@ -59,14 +58,6 @@ namespace dtrun::worker {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// A writer of an earlier generation or run may be about to end. After a restart it may sit on a node that was
-// lost, with the same files, and needs as long as its agent takes to give up.
-constexpr std::chrono::seconds kLockPatienceAfterRestart{30};
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 BatchSampler batches_of(const TrainConfig& train, std::int64_t samples) {
   const std::string refusal = too_few_samples(train, samples);
@@ -84,7 +75,6 @@ class Trainer {
   void begin();
   void begin_writing(const ResumePoint& start);
   void tell_recovery(const ResumePoint& start);
-  bool has_own_disk();
   void report_drift(const ResumePoint& start);
   std::optional<StepPlan> step_behind(const StepPlan& plan) const;  // in the same epoch
   Vote one_step();
@@ -92,14 +82,10 @@ class Trainer {
   bool evaluation_is_missing() const;
   Vote evaluate_now();
   void take_into_account(const Evaluation& evaluation);
-  void make_saves_fast();
   void save_best();
   void look_for_divergence(double loss);
   WorkerError divergence(const StepPlan& plan, const StepResult& step, const float* gradient);
-  template <typename Action>
-  bool with_saver(Action action);
   void save_now(bool on_disk = false);
-  bool save_last();
   Outcome leave(Vote vote);
   void finish();
   std::optional<std::vector<float>> best_parameters();
@@ -138,11 +124,8 @@ class Trainer {
   StepClock clock_;
   std::optional<GradientStep> gradient_step_;  // from the first step to the last
   StopVote stop_vote_;
-  std::optional<OutputLock> output_lock_;   // of each rank with a saver
+  RunSaver saver_;
   std::unique_ptr<MetricsWriter> metrics_;  // rank 0's
-  TrainState copy_;                         // of a rank with a saver: what is being written
-  std::vector<Buffer> pins_;                // of its vectors, for the device
-  std::optional<BackgroundSaver> saver_;    // rank 0's, and one on each node with a disk of its own
 
   std::int64_t order_epoch_ = -1;
   EpochOrder order_;  // of order_epoch_
@@ -153,8 +136,7 @@ class Trainer {
   Clock::time_point start_ = Clock::now(), last_report_ = start_;
   std::optional<Evaluation> newest_evaluation_;  // nothing if older than state_.step
   bool resumed_ = false;
-  bool diverged_ = false;         // it was said that the loss is not finite
-  std::int64_t saved_step_ = -1;  // of the newest checkpoint that was handed to the saver
+  bool diverged_ = false;  // a warning was logged that the loss is not finite
 };
 
 Trainer::Trainer(Replica& replica, const Place& place, ProcessGroup& group, AgentLink& agent)
@@ -166,7 +148,8 @@ Trainer::Trainer(Replica& replica, const Place& place, ProcessGroup& group, Agen
       group_(group),
       agent_(agent),
       batches_(batches_of(train_, replica.data.train->size())),
-      stop_vote_(group) {}
+      stop_vote_(group),
+      saver_(replica, place, group) {}
 
 Outcome Trainer::run() {
   begin();
@@ -174,7 +157,7 @@ Outcome Trainer::run() {
   clock_.restart();
   Vote vote = evaluation_is_missing() ? evaluate_now() : Vote::kGoOn;
   while (vote == Vote::kGoOn && !at_end()) {
-    with_saver([&] { saver_->check(); });
+    saver_.check();
     vote = one_step();
     if (vote == Vote::kGoOn && evaluation_is_due() && !at_end()) vote = evaluate_now();
     if (vote == Vote::kGoOn && save_is_due() && !at_end()) save_now();
@@ -187,16 +170,13 @@ Outcome Trainer::run() {
 
 void Trainer::begin() {
   report(Phase::kLoading);
-  if (is_writer()) {
-    output_lock_.emplace(config_.output_dir,
-                         place_.generation <= 1 ? kLockPatience : kLockPatienceAfterRestart);
-  }
+  saver_.lock();
   if (replica_.in_memory_checkpoint) replica_.in_memory_checkpoint->wait();
   const Held held{.step = state_.has_values ? std::optional(state_.step) : std::nullopt,
                   .copied_in = state_.copied_in,
                   .snapshot = [this] { return replica_.snapshot(); }};
   ResumePoint start = choose_start(config_, place_, replica_.program, held, group_, log_warn);
-  // Before the state: what is logged belongs to it.
+  // Before the state is restored: the log belongs to it.
   MetricsLog log = start.from_memory() ? replica_.log : MetricsLog();
   if (start.from == ResumePoint::kCheckpoint) log.evaluations = start.state->evaluations;
   group_.broadcast(start.source_rank, std::as_writable_bytes(std::span(&log, 1)));
@@ -209,41 +189,20 @@ void Trainer::begin() {
     const std::string other_device = device_drift(start, replica_.device->fingerprint());
     if (place_.rank == start.source_rank && !other_device.empty()) log_warn(other_device);
   }
-  // A newcomer shall not end a job that trains.
+  // From the second generation on a difference is only logged: a new rank must not end a job that trains.
   compare_devices(replica_.device->fingerprint(), train_.allow_mixed_devices || place_.generation > 1,
                   group_);
   resumed_ = start.from != ResumePoint::kInitialValues;
   state_.config_json = to_canonical_json(config_);
   progress_.first_step = state_.step;
   progress_.from_in_memory_checkpoint = start.from == ResumePoint::kInMemoryCheckpoint;
-  if (has_own_disk()) {
-    saver_.emplace(config_.output_dir, replica_.program, train_.save_total_limit);
-    copy_ = start.state ? *std::move(start.state) : replica_.snapshot();
-  }
-  start.state.reset();
+  saver_.open(std::exchange(start.state, std::nullopt));
   gradient_step_.emplace(train_, replica_.program, *replica_.data.train, group_, *replica_.device,
                          replica_.lanes, clock_);
-  if (saver_ && saves_while_training()) make_saves_fast();
+  if (saves_while_training()) saver_.make_saves_fast();
   if (is_writer()) begin_writing(start);
-  // Its writer may have been lost while the others were told already that it is the best.
+  // The rank that had to save the best model may have been lost after the others had recorded its step.
   if (start.from_memory() && is_best()) save_best();
-}
-
-// Whether this rank is rank 0 or speaks for a node that does not share its file system. Such a node keeps
-// checkpoints too: rank 0's may be the one that is lost, and its disk with it. Called by all ranks alike.
-bool Trainer::has_own_disk() {
-  std::array<char, kMaxLockSignature> writer{};
-  if (is_writer()) output_lock_->signature().copy(writer.data(), writer.size() - 1);
-  group_.broadcast(0, std::as_writable_bytes(std::span(writer)));
-  if (is_writer() || place_.local_rank != 0) return is_writer();
-  if (lock_signature(config_.output_dir) == writer.data()) return false;
-  try {
-    output_lock_.emplace(config_.output_dir, std::chrono::milliseconds(0));
-    return output_lock_->held();
-  } catch (const WorkerError& error) {
-    log_debug(std::string("this rank keeps no checkpoints: ") + error.what());
-    return false;
-  }
 }
 
 void Trainer::begin_writing(const ResumePoint& start) {
@@ -371,7 +330,7 @@ Vote Trainer::one_step() {
   return vote;
 }
 
-// What all ranks end with: the step was not made, so its microbatches can be computed again.
+// The error that all ranks end with. The step was not made, so its microbatches can be computed again.
 WorkerError Trainer::divergence(const StepPlan& plan, const StepResult& step, const float* gradient) {
   std::vector<float> values(replica_.program.size);
   replica_.device->arithmetic().copy(*replica_.stream, values.data(), gradient, values.size());
@@ -428,7 +387,7 @@ void Trainer::report(Phase phase) {
   progress_.note.clear();
 }
 
-// With on_divergence "warn". Said once: a person who watches may want to stop the run.
+// For on_divergence "warn". Warns once: a person who watches may want to stop the run.
 void Trainer::look_for_divergence(double loss) {
   if (diverged_ || std::isfinite(loss)) return;
   diverged_ = true;
@@ -443,7 +402,7 @@ bool Trainer::evaluation_is_missing() const {
   return evaluations().evaluated_step != state_.step;
 }
 
-// If a rank was told to leave before the end, returns what all are to do.
+// Returns what all ranks are to do: if one of them was told to leave, the evaluation is given up.
 Vote Trainer::evaluate_now() {
   const auto begin = Clock::now();
   const Range range(*replica_.device, "evaluation");
@@ -490,66 +449,15 @@ void Trainer::take_into_account(const Evaluation& evaluation) {
              counted(static_cast<int>(record.without_improvement), "evaluation"));
 }
 
-// Behind all that training itself needs of the device's memory.
-void Trainer::make_saves_fast() {
-  replica_.make_room_for_snapshots();
-  pins_.push_back(replica_.device->arithmetic().pin(copy_.parameters));
-  for (OptimizerSlot& slot : copy_.optimizer) pins_.push_back(replica_.device->arithmetic().pin(slot.values));
-}
-
-// On the disk before the next step: with that, no rank would have its parameters any more.
+// The checkpoint is on the disk before the next step, after which no rank has its parameters any more.
 void Trainer::save_best() {
   save_now(true);
   group_.barrier();
 }
 
-// Training needs no disk: a checkpoint that finds no room, or no way, is told of and tried again at the next.
-// Those of other nodes than rank 0's are a reserve. Returns whether it worked.
-template <typename Action>
-bool Trainer::with_saver(Action action) {
-  if (!saver_) return true;
-  try {
-    action();
-    return true;
-  } catch (const WorkerError& error) {
-    if (is_writer()) {
-      if (error.exit_code() != kExitIo && error.exit_code() != kExitCannotCreate) throw;
-      log_warn(std::string("a checkpoint was not saved: ") + error.what());
-      return false;
-    }
-    log_warn(std::string("this node keeps no more checkpoints: ") + error.what());
-    saver_.reset();
-    return false;
-  }
-}
-
-// Costs the loop a copy, unless the disk is slower than the saves come.
 void Trainer::save_now(bool on_disk) {
-  const auto begin = Clock::now();
-  if (!saver_) return;
-  const Range range(*replica_.device, "save");
-  const bool is_new = std::exchange(saved_step_, state_.step) != state_.step;
-  if (is_new) with_saver([&] { saver_->wait(); });
-  if (is_new && saver_) {
-    replica_.begin_snapshot(copy_);
-    stop_point(StopPoint::kSaving);
-    saver_->save(copy_, [this] { replica_.finish_snapshot(copy_); });
-  }
-  if (on_disk) with_saver([&] { saver_->wait(); });
-  if (is_new && metrics_)
-    metrics_->write(SaveMetrics{.step = state_.step, .stall_milliseconds = 1000 * seconds_since(begin)});
-}
-
-// The run's last state is saved whatever it is, but a diverged one removes no older checkpoint.
-bool Trainer::save_last() {
-  with_saver([&] { saver_->wait(); });
-  if (!saver_) return true;
-  replica_.begin_snapshot(copy_);
-  replica_.finish_snapshot(copy_);
-  return with_saver([&] {
-    save_checkpoint(config_.output_dir, replica_.program, copy_,
-                    parameters_are_finite(copy_) ? train_.save_total_limit : 0);
-  });
+  const std::optional<double> waited = saver_.save(on_disk);
+  if (waited && metrics_) metrics_->write(SaveMetrics{.step = state_.step, .stall_milliseconds = *waited});
 }
 
 // All ranks are here after the same step. Nobody leaves before the state is safe: an agent may take the first
@@ -559,7 +467,7 @@ Outcome Trainer::leave(Vote vote) {
   gradient_step_->end();
   if (vote == Vote::kPause) return Outcome::kPaused;
   report(Phase::kSaving);
-  const bool saved = save_last();
+  const bool saved = saver_.save_last();
   if (is_writer())
     log_info("stopped after step " + std::to_string(state_.step) + " of " +
              std::to_string(batches_.total_steps()) +
@@ -570,10 +478,10 @@ Outcome Trainer::leave(Vote vote) {
 
 // Nobody leaves before the model is safe: if rank 0 is lost while it writes, another rank does it again.
 void Trainer::finish() {
-  const double seconds = seconds_since(start_);
+  const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
   stop_point(StopPoint::kFinishing);
   report(Phase::kSaving);
-  save_last();
+  saver_.save_last();
   gradient_step_->end();
   gradient_step_.reset();  // its memory is what the best model is read into
   const std::optional<std::vector<float>> best = best_parameters();
@@ -583,7 +491,7 @@ void Trainer::finish() {
   stop_point(StopPoint::kLeavingLast);
 }
 
-// On rank 0: what the final model is to be instead of the last step's.
+// On rank 0: the final model's parameters, if they are not those of the last step.
 std::optional<std::vector<float>> Trainer::best_parameters() {
   const std::int64_t step = evaluations().best_step;
   if (!train_.load_best_model_at_end || step < 0 || step == state_.step) return std::nullopt;
@@ -595,7 +503,7 @@ std::optional<std::vector<float>> Trainer::best_parameters() {
 }
 
 void Trainer::complete(const std::optional<std::vector<float>>& best, double seconds) {
-  const std::vector<float>& parameters = best ? *best : copy_.parameters;
+  const std::vector<float>& parameters = best ? *best : saver_.last_parameters();
   const std::string model = save_model(config_.output_dir, replica_.program, parameters).string();
   stop_point(StopPoint::kModelWritten);
   const std::string sha256 = parameters_sha256(replica_.program, parameters);

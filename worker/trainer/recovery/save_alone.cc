@@ -11,7 +11,7 @@
 namespace dtrun::worker {
 namespace {
 
-// The rank that wrote may have been lost between this step and its line; who resumes cannot know that line.
+// The rank that wrote may have been lost between this step and its line, which a later run cannot know.
 void log_alone(const Replica& replica) {
   const TrainMetrics& line = replica.log.newest;
   const std::filesystem::path directory = replica.config.output_dir;
