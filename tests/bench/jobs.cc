@@ -18,9 +18,8 @@ Job job_of(const std::string& file) {
   if (!config.ok()) throw WorkerError(config.status().exit_code(), config.status().message());
   const Result<DatasetFacts> data = check_dataset(config.value().data);
   if (!data.ok()) throw WorkerError(data.status().exit_code(), data.status().message());
-  Program program = make_program(config.value().model, data.value().spec);
-  program.bf16 = config.value().train.bf16;
-  return {file.substr(file.rfind('/') + 1), std::move(program), config.value().train.micro_batch_size};
+  return {file.substr(file.rfind('/') + 1), make_program(config.value(), data.value().spec),
+          config.value().train.micro_batch_size};
 }
 
 Schedule schedule_of(const Job& job, const std::function<bool(const MatmulShape&)>& can) {

@@ -23,12 +23,6 @@ namespace {
 constexpr std::uint64_t kProcess = 22'000'000, kLane = 8'000'000;
 constexpr std::uint64_t kFloat = sizeof(float);
 
-Program program_of(const JobConfig& config, const DatasetFacts& data) {
-  Program program = make_program(config.model, data.spec);
-  program.bf16 = config.train.bf16;
-  return program;
-}
-
 // Floats that peers send to this rank in a step, and sums of them that are no total.
 std::uint64_t inbox(const Program& program, std::int64_t leaves, int rank, const Spread& spread) {
   const int world = spread.world_size, of_host = spread.workers_of_node;
@@ -118,7 +112,7 @@ class WaysOut {
 
  private:
   std::uint64_t need(const JobConfig& config, const Spread& spread) const {
-    return node_need(config, program_of(config, data_), data_, spread);
+    return node_need(config, make_program(config, data_.spec), data_, spread);
   }
   static Spread with_lanes(Spread spread, int lanes) {
     spread.lanes = lanes;
@@ -230,7 +224,7 @@ std::string in_words(const MemoryNeed& need) {
 }
 
 Status check_fit(const JobConfig& config, const DatasetFacts& data) try {
-  program_of(config, data);
+  make_program(config, data.spec);
   const bool counted = config.data.type != DataType::kCsv;  // a table's rows are known only after reading it
   const std::string refusal = counted ? too_few_samples(config.train, data.train) : "";
   return refusal.empty() ? Status() : Status(kExitConfig, refusal);
@@ -240,7 +234,7 @@ Status check_fit(const JobConfig& config, const DatasetFacts& data) try {
 
 Status check_host_copies(const JobConfig& config, const DatasetFacts& data, int workers,
                          const Available& available) {
-  const std::uint64_t one = in_memory_checkpoint_bytes(config, program_of(config, data));
+  const std::uint64_t one = in_memory_checkpoint_bytes(config, make_program(config, data.spec));
   const std::uint64_t need = one * static_cast<std::uint64_t>(workers);
   if (need <= available.bytes) return Status();
   return Status(kExitConfig, "not enough memory: /recovery/in_memory_checkpoint_steps keeps " +
@@ -252,7 +246,7 @@ Status check_host_copies(const JobConfig& config, const DatasetFacts& data, int 
 
 Status check_memory(const JobConfig& config, const DatasetFacts& data, const Spread& spread,
                     const Available& available) {
-  const Program program = program_of(config, data);
+  const Program program = make_program(config, data.spec);
   const std::uint64_t need = node_need(config, program, data, spread);
   if (need <= available.bytes) return Status();
   const bool several = spread.workers_of_node > 1;

@@ -42,6 +42,14 @@ Program make_program(const ModelConfig& config, const SampleSpec& sample) {
   return program;
 }
 
+Program make_program(const JobConfig& config, const SampleSpec& sample, std::string input_values) {
+  Program program = make_program(config.model, sample);
+  program.input_values = std::move(input_values);
+  program.label_smoothing = static_cast<float>(config.train.label_smoothing_factor);
+  program.bf16 = config.train.bf16;
+  return program;
+}
+
 std::vector<std::size_t> parameters_of(const Op& op) {
   using Indices = std::vector<std::size_t>;
   return std::visit(Overloaded{

@@ -123,6 +123,8 @@ struct Program {
 // The program that `config` names, for such samples. Throws WorkerError with EX_CONFIG if the data does not
 // fit the model.
 Program make_program(const ModelConfig& config, const SampleSpec& sample);
+// As a job trains it: its loss, and the type that its matmuls round to. `input_values`: Dataset::values().
+Program make_program(const JobConfig& config, const SampleSpec& sample, std::string input_values = {});
 
 // Parameters that the node reads, in flat order; none or up to two.
 std::vector<std::size_t> parameters_of(const Op& op);

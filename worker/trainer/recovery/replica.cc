@@ -11,19 +11,6 @@
 namespace dtrun::worker {
 namespace {
 
-Program program_for(const JobConfig& config, const SampleSpec& spec) {
-  Program program = make_program(config.model, spec);
-  program.label_smoothing = static_cast<float>(config.train.label_smoothing_factor);
-  program.bf16 = config.train.bf16;
-  return program;
-}
-
-Program program_for(const JobConfig& config, const Dataset& data) {
-  Program program = program_for(config, data.spec());
-  program.input_values = data.values();
-  return program;
-}
-
 // Adjacent parameters become one range.
 std::vector<VectorRange> decaying_ranges(const Program& program) {
   std::vector<VectorRange> ranges;
@@ -50,7 +37,7 @@ Datasets load_datasets(const JobConfig& config) {
 std::string fingerprint_on_cpu(const JobConfig& config) {
   const Result<DatasetFacts> data = check_dataset(config.data);
   if (!data.ok()) throw WorkerError(data.status().exit_code(), data.status().message());
-  return cpu_fingerprint(program_for(config, data.value().spec), config.train.micro_batch_size);
+  return cpu_fingerprint(make_program(config, data.value().spec), config.train.micro_batch_size);
 }
 
 std::optional<MemoryNeed> memory_of(const Replica& replica, int world_size) {
@@ -63,7 +50,7 @@ std::optional<MemoryNeed> memory_of(const Replica& replica, int world_size) {
 Replica::Replica(const JobConfig& config, const Datasets& data, int lanes, std::unique_ptr<Device> on)
     : config(config),
       data(data),
-      program(program_for(config, *data.train)),
+      program(make_program(config, data.train->spec(), data.train->values())),
       device(std::move(on)),
       stream(device->arithmetic().make_stream()),
       lanes(*device, program, lanes, config.train.micro_batch_size),
