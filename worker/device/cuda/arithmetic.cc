@@ -151,6 +151,24 @@ StepResult CudaArithmetic::update(Stream& stream, const UpdateRule& rule, float*
                                   const UpdatedVectors& vectors) {
   std::lock_guard one_at_a_time(update_mutex_);
   CudaStream& on = of(stream);
+  float* const gradient = sum + kStatisticsFloats;
+  StepResult result = measure(on, rule, sum, vectors.size);
+  const auto targets = static_cast<float>(result.stats.targets);
+  if (rule.finite_only && !(std::isfinite(result.stats.loss) && std::isfinite(result.norm))) {
+    result.applied = false;
+    divide(on, gradient, targets, vectors.size);
+    return result;
+  }
+  GradientScale scale{.count = targets, .clip = 1};
+  // torch.nn.utils.clip_grad_norm_
+  if (rule.max_norm > 0) scale.clip = static_cast<float>(std::min(1.0, rule.max_norm / (result.norm + 1e-6)));
+  optimize(on, rule, scale, gradient, vectors);
+  return result;
+}
+
+// The statistics of a step's sum, and its gradient's norm if the rule needs it. Blocks.
+StepResult CudaArithmetic::measure(CudaStream& on, const UpdateRule& rule, const float* sum,
+                                   std::size_t size) {
   if (!results_) {
     results_ = allocate(Where::kHost, kStatisticsFloats + sizeof(double) / sizeof(float));
     work_ = allocate(Where::kDevice, kNormWork);
@@ -158,40 +176,40 @@ StepResult CudaArithmetic::update(Stream& stream, const UpdateRule& rule, float*
   const auto read = [&](float* to, const void* from, std::size_t bytes) {
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, on.handle()), "copying");
   };
-  float *const gradient = sum + kStatisticsFloats, *const squares_there = results_.data() + kStatisticsFloats;
+  float* const squares_there = results_.data() + kStatisticsFloats;
   const bool with_norm = rule.max_norm > 0 || rule.norm_wanted || rule.finite_only;
   read(results_.data(), sum, kStatisticsFloats * sizeof(float));
   if (with_norm) {
     auto* const work = reinterpret_cast<double*>(work_.data());
     double* const norm = work + kSquareNormWorkspace;
-    const EventTimer::Scope timed(timer_, on,
-                                  [&] { return vector_op("norm", vectors.size * sizeof(float), 0); });
-    square_norm(on.handle(), gradient, vectors.size, sum + kTargets, work, norm);
+    const EventTimer::Scope timed(timer_, on, [&] { return vector_op("norm", size * sizeof(float), 0); });
+    square_norm(on.handle(), sum + kStatisticsFloats, size, sum + kTargets, work, norm);
     check_launch("square_norm");
     read(squares_there, norm, sizeof(double));
   }
   on.wait();
-  const float targets = results_.data()[kTargets];
-  StepResult result{.stats = {.loss = results_.data()[0], .correct = results_.data()[1], .targets = targets}};
+  const float* const statistics = results_.data();
+  StepResult result{
+      .stats = {.loss = statistics[0], .correct = statistics[1], .targets = statistics[kTargets]}};
   if (with_norm) {
     double squares = 0;
     std::memcpy(&squares, squares_there, sizeof squares);
     result.norm = std::sqrt(squares);
   }
-  if (rule.finite_only && !(std::isfinite(result.stats.loss) && std::isfinite(result.norm))) {
-    result.applied = false;
-    const EventTimer::Scope timed(timer_, on, [&] {
-      return vector_op("mean", vectors.size * sizeof(float), vectors.size * sizeof(float));
-    });
-    mean(on.handle(), gradient, vectors.size, targets);
-    check_launch("mean");
-    on.wait();
-    return result;
-  }
-  GradientScale scale{.count = targets, .clip = 1};
-  // torch.nn.utils.clip_grad_norm_
-  if (rule.max_norm > 0) scale.clip = static_cast<float>(std::min(1.0, rule.max_norm / (result.norm + 1e-6)));
+  return result;
+}
 
+// Makes the gradient's sum its mean, for the search for what is not finite. Blocks.
+void CudaArithmetic::divide(CudaStream& on, float* gradient, float targets, std::size_t size) {
+  const std::size_t bytes = size * sizeof(float);
+  const EventTimer::Scope timed(timer_, on, [&] { return vector_op("mean", bytes, bytes); });
+  mean(on.handle(), gradient, size, targets);
+  check_launch("mean");
+  on.wait();
+}
+
+void CudaArithmetic::optimize(CudaStream& on, const UpdateRule& rule, const GradientScale& scale,
+                              const float* gradient, const UpdatedVectors& vectors) {
   __nv_bfloat16* copy = nullptr;
   {
     std::lock_guard lock(mutex_);
@@ -222,7 +240,6 @@ StepResult CudaArithmetic::update(Stream& stream, const UpdateRule& rule, float*
     rounded_.true_copy = true;
     rounded_.made = {};
   }
-  return result;
 }
 
 // Copies the ranges to boundaries_ if the rule needs them; returns the number of ranges. The ranges of a run

@@ -15,6 +15,8 @@
 
 namespace dtrun::worker::cuda {
 
+struct GradientScale;
+
 class CudaArithmetic final : public Arithmetic {
  public:
   explicit CudaArithmetic(int gpu) : gpu_(gpu), timer_(gpu) {}
@@ -59,6 +61,10 @@ class CudaArithmetic final : public Arithmetic {
     Event made;
   };
   void written(const float* to, std::size_t floats);
+  StepResult measure(CudaStream& on, const UpdateRule& rule, const float* sum, std::size_t size);
+  void divide(CudaStream& on, float* gradient, float targets, std::size_t size);
+  void optimize(CudaStream& on, const UpdateRule& rule, const GradientScale& scale, const float* gradient,
+                const UpdatedVectors& vectors);
   std::size_t decaying(CudaStream& stream, const UpdateRule& rule, std::span<const VectorRange> ranges);
 
   const int gpu_;

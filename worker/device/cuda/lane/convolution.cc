@@ -14,15 +14,87 @@ namespace {
 // cuDNN's plans require this alignment.
 bool on_16_bytes(const Place& place) { return Places::alignment(place) >= 16; }
 
-std::size_t inputs_of(const ConvShape& s) {
-  return static_cast<std::size_t>(s.samples) * s.in_channels * s.height * s.width;
-}
-std::size_t outputs_of(const ConvShape& s) {
-  return static_cast<std::size_t>(s.samples) * s.out_channels * s.out_height() * s.out_width();
-}
-std::size_t weights_of(const ConvShape& s) {
-  return static_cast<std::size_t>(s.out_channels) * s.in_channels * s.kernel * s.kernel;
-}
+// One shape computed by the own kernels and by cuDNN, on the same numbers.
+template <typename T>
+class ConvolutionTrial {
+ public:
+  ConvolutionTrial(const ConvShape& shape, CudnnOps& cudnn, Trial& trial)
+      : shape_(shape), cudnn_(cudnn), trial_(trial), on_(trial.stream().handle()) {}
+
+  // Bytes of device memory.
+  std::size_t bytes() const {
+    constexpr std::size_t kVectors = 13;
+    return (3 * ins_ + 3 * outs_ + weights_) * sizeof(T) +
+           (2 * weights_ + 2 * channels_ + own_workspace_) * sizeof(float) + cudnn_.workspace(shape_) +
+           kVectors * Cut::kAlignment;
+  }
+
+  // `memory`: bytes() bytes.
+  void compute_own(Cut memory) {
+    in_ = memory.next<T>(ins_);
+    weight_ = memory.next<T>(weights_);
+    d_out_ = memory.next<T>(outs_);
+    for (T*& vector : out_) vector = memory.next<T>(outs_);
+    for (T*& vector : d_in_) vector = memory.next<T>(ins_);
+    for (float*& vector : d_weight_) vector = memory.next<float>(weights_);
+    bias_ = memory.next<float>(channels_);
+    auto* const d_bias = memory.next<float>(channels_);
+    apart_ = memory.next<float>(2);
+    workspace_ = memory.next<float>(std::max(own_workspace_, cudnn_.workspace(shape_) / sizeof(float) + 1));
+
+    scatter(on_, ins_, 1, 1, in_);
+    scatter(on_, weights_, 2, 1, weight_);
+    scatter(on_, outs_, 3, 1, d_out_);
+    scatter(on_, channels_, 4, 1, bias_);
+    check_launch("scatter");
+    conv2d(on_, shape_, in_, weight_, bias_, false, out_[0]);
+    conv2d_backward_input(on_, shape_, weight_, d_out_, false, d_in_[0]);
+    conv2d_backward_parameters(on_, shape_, in_, d_out_, false, d_weight_[0], d_bias, workspace_);
+    check_launch("conv2d");
+    // Memory that is not written must not look right.
+    check(cudaMemsetAsync(out_[1], 0xff, outs_ * sizeof(T), on_), "clearing memory");
+    check(cudaMemsetAsync(d_in_[1], 0xff, ins_ * sizeof(T), on_), "clearing memory");
+    check(cudaMemsetAsync(d_weight_[1], 0xff, weights_ * sizeof(float), on_), "clearing memory");
+  }
+
+  // "", or where cuDNN's results differ. In fp32 sums differ by the order of additions; TF32 would cause
+  // differences of a thousandth. In bf16 results differ by rounding, twice in forward: before and after the
+  // bias.
+  std::string fault(bool with_input_gradient) const {
+    constexpr bool kBf16 = sizeof(T) == 2;
+    constexpr float kTolerance = kBf16 ? 1.0f / 64 : 1e-4f;
+    cudnn_.convolve(on_, shape_, in_, weight_, out_[1], workspace_);
+    conv2d_bias(on_, shape_, bias_, false, out_[1]);
+    check_launch("conv2d_bias");
+    std::string fault = trial_.difference("output", outs_, out_[0], out_[1], kTolerance, apart_);
+    if (fault.empty() && with_input_gradient) {
+      cudnn_.convolve_backward_input(on_, shape_, weight_, d_out_, d_in_[1], workspace_);
+      fault = trial_.difference("input's gradient", ins_, d_in_[0], d_in_[1], kTolerance, apart_);
+    }
+    if (fault.empty() && !kBf16) {
+      cudnn_.convolve_backward_weight(on_, shape_, in_, d_out_, d_weight_[1], workspace_);
+      fault =
+          trial_.difference("weight's gradient", weights_, d_weight_[0], d_weight_[1], kTolerance, apart_);
+    }
+    return fault;
+  }
+
+ private:
+  const ConvShape shape_;
+  CudnnOps& cudnn_;
+  Trial& trial_;
+  const cudaStream_t on_;
+  // Elements.
+  const std::size_t channels_ = static_cast<std::size_t>(shape_.out_channels);
+  const std::size_t ins_ =
+      static_cast<std::size_t>(shape_.samples) * shape_.in_channels * shape_.height * shape_.width;
+  const std::size_t outs_ = shape_.samples * channels_ * shape_.out_height() * shape_.out_width();
+  const std::size_t weights_ = channels_ * shape_.in_channels * shape_.kernel * shape_.kernel;
+  const std::size_t own_workspace_ = conv2d_backward_parameters_workspace(shape_);
+  // Results: [0] the own kernels', [1] cuDNN's.
+  T *in_ = nullptr, *weight_ = nullptr, *d_out_ = nullptr, *out_[2] = {}, *d_in_[2] = {};
+  float *d_weight_[2] = {}, *bias_ = nullptr, *apart_ = nullptr, *workspace_ = nullptr;
+};
 
 }  // namespace
 
@@ -46,64 +118,18 @@ std::string ConvolutionOps<T>::use(CudnnOps& cudnn, const ConvShape& shape, bool
   return fault;
 }
 
-// In fp32 sums differ by the order of additions; TF32 would cause differences of a thousandth. In bf16
-// results differ by rounding, twice in forward: before and after the bias.
 template <typename T>
 std::string ConvolutionOps<T>::try_out(const ConvShape& shape, bool with_input_gradient, Trial& trial) const {
-  constexpr bool kBf16 = sizeof(T) == 2;
-  constexpr float kTolerance = kBf16 ? 1.0f / 64 : 1e-4f;
-  const std::size_t ins = inputs_of(shape), outs = outputs_of(shape), weights = weights_of(shape),
-                    own_workspace = conv2d_backward_parameters_workspace(shape);
-  constexpr std::size_t kVectors = 13;
-  const auto channels = static_cast<std::size_t>(shape.out_channels);
-  std::optional<Cut> memory = trial.memory((3 * ins + 3 * outs + weights) * sizeof(T) +
-                                           (2 * weights + 2 * channels + own_workspace) * sizeof(float) +
-                                           cudnn_->workspace(shape) + kVectors * Cut::kAlignment);
+  ConvolutionTrial<T> convolution(shape, *cudnn_, trial);
+  const std::optional<Cut> memory = trial.memory(convolution.bytes());
   if (!memory) return "the GPU has no room to try it out";
-  auto* const in = memory->template next<T>(ins);
-  auto* const weight = memory->template next<T>(weights);
-  auto* const d_out = memory->template next<T>(outs);
-  T* const out[] = {memory->template next<T>(outs), memory->template next<T>(outs)};
-  T* const d_in[] = {memory->template next<T>(ins), memory->template next<T>(ins)};
-  float* const d_weight[] = {memory->template next<float>(weights), memory->template next<float>(weights)};
-  auto* const bias = memory->template next<float>(channels);
-  auto* const d_bias = memory->template next<float>(channels);
-  auto* const apart = memory->template next<float>(2);
-  auto* const workspace =
-      memory->template next<float>(std::max(own_workspace, cudnn_->workspace(shape) / sizeof(float) + 1));
-
-  auto* const on = trial.stream().handle();
-  scatter(on, ins, 1, 1, in);
-  scatter(on, weights, 2, 1, weight);
-  scatter(on, outs, 3, 1, d_out);
-  scatter(on, channels, 4, 1, bias);
-  check_launch("scatter");
-  conv2d(on, shape, in, weight, bias, false, out[0]);
-  conv2d_backward_input(on, shape, weight, d_out, false, d_in[0]);
-  conv2d_backward_parameters(on, shape, in, d_out, false, d_weight[0], d_bias, workspace);
-  check_launch("conv2d");
-  // Memory that is not written must not look right.
-  check(cudaMemsetAsync(out[1], 0xff, outs * sizeof(T), on), "clearing memory");
-  check(cudaMemsetAsync(d_in[1], 0xff, ins * sizeof(T), on), "clearing memory");
-  check(cudaMemsetAsync(d_weight[1], 0xff, weights * sizeof(float), on), "clearing memory");
-  std::string fault;
+  convolution.compute_own(*memory);
   try {
-    cudnn_->convolve(on, shape, in, weight, out[1], workspace);
-    conv2d_bias(on, shape, bias, false, out[1]);
-    check_launch("conv2d_bias");
-    fault = trial.difference("output", outs, out[0], out[1], kTolerance, apart);
-    if (fault.empty() && with_input_gradient) {
-      cudnn_->convolve_backward_input(on, shape, weight, d_out, d_in[1], workspace);
-      fault = trial.difference("input's gradient", ins, d_in[0], d_in[1], kTolerance, apart);
-    }
-    if (fault.empty() && !kBf16) {
-      cudnn_->convolve_backward_weight(on, shape, in, d_out, d_weight[1], workspace);
-      fault = trial.difference("weight's gradient", weights, d_weight[0], d_weight[1], kTolerance, apart);
-    }
+    const std::string fault = convolution.fault(with_input_gradient);
+    return fault.empty() ? "" : "cuDNN's convolution is not that of the own kernels (" + fault + ")";
   } catch (const WorkerError& error) {
     return error.what();
   }
-  return fault.empty() ? "" : "cuDNN's convolution is not that of the own kernels (" + fault + ")";
 }
 
 template <typename T>
