@@ -14,7 +14,7 @@
 #include <algorithm>
 #include <system_error>
 
-#include "agent/core/notices.h"
+#include "agent/core/supervisor/notices.h"
 #include "agent/local_address.h"
 #include "agent/output/output_plan.h"
 #include "agent/process/spawn.h"

@@ -1,6 +1,6 @@
-// Carries out the decisions of agent/core/decide.h: turns signals, messages, workers' ends and time into
-// events, asks decide(), and carries its actions out. One thread. It owns everything of the agent that is not
-// pure, and decides nothing: only decide() changes the state.
+// Carries out the decisions of agent/core/supervisor/decide.h: turns signals, messages, workers' ends and
+// time into events, asks decide(), and carries its actions out. One thread. It owns everything of the agent
+// that is not pure, and decides nothing: only decide() changes the state.
 #pragma once
 
 #include <deque>
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "agent/children.h"
-#include "agent/core/decide.h"
 #include "agent/core/job_spec.h"
+#include "agent/core/supervisor/decide.h"
 #include "agent/health/gpu_guard.h"
 #include "agent/health/hang_guard.h"
 #include "agent/health/oom.h"

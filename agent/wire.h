@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/core/decide.h"
 #include "agent/core/job_spec.h"
+#include "agent/core/supervisor/decide.h"
 #include "proto/control.pb.h"
 #include "proto/rendezvous.pb.h"
 

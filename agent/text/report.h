@@ -1,4 +1,4 @@
-// Text for people about how a job ended. Pure; agent/core/decide.cc decides when it is shown.
+// Text for people about how a job ended. Pure; agent/core/supervisor/decide.cc decides when it is shown.
 // agent/report_file.h writes the same for programs.
 #pragma once
 

@@ -1,5 +1,5 @@
 // The summary of a run that succeeded: how long it took, where the time went, and the steps that were done
-// again. Pure; agent/core/decide.cc decides when it is printed.
+// again. Pure; agent/core/supervisor/decide.cc decides when it is printed.
 #pragma once
 
 #include <cstdint>

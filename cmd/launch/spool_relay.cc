@@ -18,7 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kLookEveryMs = 50;
-// To an agent two signals in 250 ms are one that came two ways (agent/core/workers.cc).
+// To an agent two signals in 250 ms are one that came two ways (agent/core/supervisor/workers.cc).
 constexpr std::chrono::milliseconds kBetweenSignals(400);
 
 class Relay {

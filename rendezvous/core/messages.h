@@ -1,6 +1,6 @@
 // The messages between agents and the coordinator as plain structs: both pure cores use them (state.h,
-// agent/core/decide.h). Their meaning is that of proto/rendezvous.proto; rendezvous/wire/convert.h is the
-// only code that turns one into the other. A new fact is a line there, here and in the .proto file.
+// agent/core/supervisor/decide.h). Their meaning is that of proto/rendezvous.proto; rendezvous/wire/convert.h
+// is the only code that turns one into the other. A new fact is a line there, here and in the .proto file.
 #pragma once
 
 #include <cstdint>

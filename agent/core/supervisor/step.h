@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/core/decide.h"
+#include "agent/core/supervisor/decide.h"
 
 namespace dtrun::agent {
 
@@ -71,9 +71,6 @@ class Step {
   void tell_why_stopping();
   void kill_workers();
   void again_told(int number);
-  WorkerOutcome complete(WorkerOutcome outcome, bool never_ran) const;
-  bool is_collateral(const WorkerOutcome& outcome) const;
-  bool is_retryable(const WorkerOutcome& outcome) const;
   void failed(Worker& worker, bool never_ran);
   void ask_gpu(Worker& worker);
   void report_failure(const WorkerOutcome& outcome);

@@ -1,4 +1,4 @@
-#include "agent/core/notices.h"
+#include "agent/core/supervisor/notices.h"
 
 #include <algorithm>
 

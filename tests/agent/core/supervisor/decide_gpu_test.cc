@@ -2,7 +2,7 @@
 // once those that ended hold no GPU's memory any more.
 #include <csignal>
 
-#include "tests/agent/core/scenario.h"
+#include "tests/agent/core/supervisor/scenario.h"
 
 using namespace dtrun::agent;
 using namespace dtrun::agent::test;

@@ -5,8 +5,8 @@
 #include <csignal>
 #include <string>
 
-#include "agent/core/notices.h"
-#include "tests/agent/core/scenario.h"
+#include "agent/core/supervisor/notices.h"
+#include "tests/agent/core/supervisor/scenario.h"
 
 using namespace dtrun::agent;
 using namespace dtrun::agent::test;

@@ -1,7 +1,7 @@
 // A hang: every node looks at its workers before the first of them is ended.
 #include <csignal>
 
-#include "tests/agent/core/scenario.h"
+#include "tests/agent/core/supervisor/scenario.h"
 
 using namespace dtrun::agent;
 using namespace dtrun::agent::test;

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <utility>
 
-#include "agent/core/notices.h"
-#include "agent/core/step.h"
+#include "agent/core/supervisor/notices.h"
+#include "agent/core/supervisor/step.h"
 #include "agent/text/report.h"
 #include "proto/core/exit_codes.h"
 #include "proto/core/text.h"

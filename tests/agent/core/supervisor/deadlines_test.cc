@@ -4,8 +4,8 @@
 
 #include <csignal>
 
-#include "agent/core/decide.h"
-#include "tests/agent/core/scenario.h"
+#include "agent/core/supervisor/decide.h"
+#include "tests/agent/core/supervisor/scenario.h"
 
 using namespace dtrun::agent;
 using namespace dtrun::agent::test;

@@ -1,10 +1,10 @@
-#include "agent/core/decide.h"
+#include "agent/core/supervisor/decide.h"
 
 #include <doctest/doctest.h>
 
 #include <csignal>
 
-#include "tests/agent/core/scenario.h"
+#include "tests/agent/core/supervisor/scenario.h"
 
 using namespace dtrun::agent;
 using namespace dtrun::agent::test;

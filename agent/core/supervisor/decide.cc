@@ -18,11 +18,11 @@
 // the job's end, a reason to give up) are kept, and settle() acts on them once no worker runs. A Signal ends
 // the job from any state. Disconnected ends nothing by itself: workers run on until link_deadline() has
 // passed.
-#include "agent/core/decide.h"
+#include "agent/core/supervisor/decide.h"
 
 #include <utility>
 
-#include "agent/core/step.h"
+#include "agent/core/supervisor/step.h"
 
 namespace dtrun::agent {
 

@@ -1,10 +1,10 @@
-// The agent's notices to people while a job runs or waits. Pure; agent/core/step.h decides when.
+// The agent's notices to people while a job runs or waits. Pure; agent/core/supervisor/step.h decides when.
 // agent/text/report.h has the texts on how a job ended.
 #pragma once
 
 #include <string>
 
-#include "agent/core/state.h"
+#include "agent/core/supervisor/state.h"
 
 namespace dtrun::agent {
 

@@ -1,5 +1,5 @@
 // The messages to people while they wait.
-#include "agent/core/notices.h"
+#include "agent/core/supervisor/notices.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/agent/core/scenario.h"
+#include "tests/agent/core/supervisor/scenario.h"
 
 using namespace dtrun::agent;
 using namespace dtrun::agent::test;

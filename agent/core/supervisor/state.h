@@ -1,5 +1,5 @@
-// The agent's state when it decides (agent/core/decide.h): of the coordinator, of this node's workers, and of
-// the reasons to end. Only decide() changes it.
+// The agent's state when it decides (agent/core/supervisor/decide.h): of the coordinator, of this node's
+// workers, and of the reasons to end. Only decide() changes it.
 #pragma once
 
 #include <cstdint>

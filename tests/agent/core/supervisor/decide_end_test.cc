@@ -2,8 +2,8 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
-#include "agent/core/decide.h"
-#include "tests/agent/core/scenario.h"
+#include "agent/core/supervisor/decide.h"
+#include "tests/agent/core/supervisor/scenario.h"
 
 using namespace dtrun::agent;
 using namespace dtrun::agent::test;

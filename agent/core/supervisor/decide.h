@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "agent/core/state.h"
+#include "agent/core/supervisor/state.h"
 #include "agent/core/vocabulary.h"
 #include "proto/core/millis.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/core/decide.h"
+#include "agent/core/supervisor/decide.h"
 
 namespace dtrun::agent::test {
 

@@ -4,8 +4,9 @@
 #include <functional>
 #include <utility>
 
-#include "agent/core/notices.h"
-#include "agent/core/step.h"
+#include "agent/core/supervisor/notices.h"
+#include "agent/core/supervisor/outcome.h"
+#include "agent/core/supervisor/step.h"
 #include "agent/text/report.h"
 #include "proto/core/exit_codes.h"
 #include "proto/core/text.h"
@@ -23,14 +24,6 @@ constexpr Millis kUnnoticed = 1000;
 constexpr Millis kCauseWait = 3000;
 // If workers end this soon after the request to stop, people need no reason for the wait.
 constexpr Millis kSwift = 3000;
-
-// Python refused the script's syntax, as it would again.
-bool is_syntax_error(const WorkerOutcome& outcome) {
-  if (outcome.exit_code != 1 || outcome.stderr_tail.empty()) return false;
-  const std::string& last = outcome.stderr_tail.back();
-  return last.starts_with("SyntaxError: ") || last.starts_with("IndentationError: ") ||
-         last.starts_with("TabError: ");
-}
 
 }  // namespace
 
@@ -61,7 +54,7 @@ void Step::look(const std::string& reason) {
 void Step::on(const event::HangFound& e) {
   if (e.generation != generation() || s.group.stopping || !workers_run()) return;
   s.group.hang_found = true;
-  if (!s.group.failure_sent) report_failure(complete(e.hung.front(), false));
+  if (!s.group.failure_sent) report_failure(complete(e.hung.front(), s, false));
   for (const WorkerOutcome& hung : e.hung) ask_gpu(s.workers[static_cast<std::size_t>(hung.local_rank)]);
   if (s.group.assignment.node_count == 1 || s.settings.in_memory_recovery) return end_hang();
   if (!s.group.look_until) s.group.look_until = now_ + kAllLook;
@@ -79,7 +72,7 @@ void Step::on(const event::WorkerExited& e) {
   Worker* worker = worker_of(e.serial);
   if (worker == nullptr) return;
   worker->stage = Worker::kEnded;
-  worker->outcome = complete(e.outcome, e.never_ran);
+  worker->outcome = complete(e.outcome, s, e.never_ran);
   worker->outcome.gpu = worker->gpu_trouble;
   if (!warm_up_failed(*worker) && !worker->outcome.ok()) failed(*worker, e.never_ran);
   settle();
@@ -226,38 +219,6 @@ void Step::again_told(int number) {
   if (workers_run()) signal_workers(SIGKILL);
 }
 
-WorkerOutcome Step::complete(WorkerOutcome outcome, bool never_ran) const {
-  const Assignment& assignment = s.group.assignment;
-  outcome.group_rank = assignment.group_rank;
-  outcome.host = s.settings.host;
-  const Worker& worker = s.workers[static_cast<std::size_t>(outcome.local_rank)];
-  outcome.rank = worker.part ? worker.rank : assignment.node.first_rank + outcome.local_rank;
-  outcome.collateral = is_collateral(outcome);
-  outcome.retryable = !never_ran && is_retryable(outcome);
-  return outcome;
-}
-
-bool Step::is_collateral(const WorkerOutcome& outcome) const {
-  if (outcome.ok()) return false;
-  if (s.settings.builtin && outcome.signal == 0 &&
-      (outcome.exit_code == kExitWorkerStopped || outcome.exit_code == kExitWorkerPeerLost)) {
-    return true;
-  }
-  if (!s.group.stopping) return false;
-  // A signal that we never sent: the worker died by itself, although it was being stopped.
-  return outcome.signal == 0 || s.group.signals.count(outcome.signal) > 0;
-}
-
-bool Step::is_retryable(const WorkerOutcome& outcome) const {
-  if (outcome.signal != 0) return true;
-  if (!s.settings.builtin && is_syntax_error(outcome)) return false;
-  if (s.settings.builtin) return !is_deterministic_failure(outcome.exit_code);
-  const auto& codes = s.settings.no_restart_exit_codes;
-  return std::none_of(codes.begin(), codes.end(), [&](const auto& range) {
-    return range.first <= outcome.exit_code && outcome.exit_code <= range.second;
-  });
-}
-
 void Step::failed(Worker& worker, bool never_ran) {
   const WorkerOutcome& outcome = worker.outcome;
   if (s.told_signal != 0) {
@@ -295,7 +256,7 @@ void Step::broken(const Worker& worker, const std::string& error) {
   outcome.local_rank = static_cast<int>(&worker - s.workers.data());
   outcome.exit_code = kExitWorkerPeerLost;
   outcome.error = error;
-  s.group.broken = complete(outcome, false);
+  s.group.broken = complete(outcome, s, false);
 }
 
 void Step::cause_unknown() {

@@ -4,7 +4,7 @@
 
 #include <csignal>
 
-#include "tests/agent/core/scenario.h"
+#include "tests/agent/core/supervisor/scenario.h"
 
 using namespace dtrun::agent;
 using namespace dtrun::agent::test;

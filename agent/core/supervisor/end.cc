@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/core/step.h"
+#include "agent/core/supervisor/step.h"
 #include "agent/text/report.h"
 #include "proto/core/exit_codes.h"
 #include "proto/core/lost_exits.h"

@@ -1,8 +1,9 @@
-#include "agent/core/state.h"
+#include "agent/core/supervisor/state.h"
 
 #include <algorithm>
 #include <csignal>
 
+#include "agent/core/supervisor/outcome.h"
 #include "proto/core/exit_codes.h"
 
 namespace dtrun::agent {
@@ -11,22 +12,13 @@ namespace {
 
 constexpr Millis kWithoutCoordinator = 30000;
 
-// Ended because it was told to, or by itself with 0.
-bool ended_well(const Worker& worker, bool builtin) {
-  const WorkerOutcome& outcome = worker.outcome;
-  if (outcome.ok()) return true;
-  if (!builtin) return outcome.collateral && outcome.signal != SIGKILL;
-  return outcome.signal == 0 &&
-         (outcome.exit_code == kExitWorkerStopped || outcome.exit_code == kExitWorkerPeerLost);
-}
-
 }  // namespace
 
 bool is_schedulers(int signal) { return signal == SIGTERM || signal == SIGUSR1 || signal == SIGUSR2; }
 
 int State::exit_code_when_told() const {
   const bool well = std::ranges::all_of(workers, [&](const Worker& worker) {
-    return worker.stage != Worker::kEnded || ended_well(worker, settings.builtin);
+    return worker.stage != Worker::kEnded || ended_well(worker.outcome, settings);
   });
   return told_by_scheduler() && well ? kExitStartAgain : exit_code_of_signal(told_signal);
 }
