@@ -19,13 +19,15 @@ dtrun_prints(_dtrun completion zsh)
 dtrun_prints(dtrun.fish completion fish)
 add_custom_target(dtrun_manual ALL DEPENDS ${printed_files})
 
-# dtrun_runs_elsewhere(dtrun): looks for libraries in lib/ beside its own folder, before anywhere else. As DT_RPATH, since
-# the younger DT_RUNPATH would not hold for the libraries' own libraries, and LD_LIBRARY_PATH would come first: it often
-# names another program's. In a build there is no lib/; it has the path so that installing changes no bytes of a program.
+# dtrun_runs_elsewhere(dtrun): looks for libraries in lib/dtrun/ beside its own folder, before anywhere else: in that of an
+# environment's Python, lib/ would be other programs', too. As DT_RPATH, since the younger DT_RUNPATH would not hold for the
+# libraries' own libraries, and LD_LIBRARY_PATH would come first: it often names another program's. The second path is the same
+# folder within a wheel, before pip unpacks it, where auditwheel looks. In a build there is none of both; it has the paths so that
+# installing changes no bytes of a program.
 function(dtrun_runs_elsewhere)
   foreach(target ${ARGN})
     set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH_USE_LINK_PATH ON
-      INSTALL_RPATH "$ORIGIN/../lib")
+      INSTALL_RPATH "$ORIGIN/../lib/dtrun:$ORIGIN/../data/lib/dtrun")
     target_link_options(${target} PRIVATE -Wl,--disable-new-dtags)
   endforeach()
 endfunction()
@@ -46,5 +48,5 @@ install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADI
 # Without those that every distribution has, and whose newer versions serve older programs.
 install(RUNTIME_DEPENDENCY_SET shared_libraries
   PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|dl|pthread|rt|resolv|stdc\\+\\+|gcc_s)\\.so"
-  LIBRARY DESTINATION lib COMPONENT libraries EXCLUDE_FROM_ALL)
+  LIBRARY DESTINATION lib/dtrun COMPONENT libraries EXCLUDE_FROM_ALL)
 install(SCRIPT ${CMAKE_SOURCE_DIR}/package/notices.cmake COMPONENT libraries EXCLUDE_FROM_ALL)

@@ -1,6 +1,7 @@
 #include "cmd/machine/machine.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -159,6 +160,15 @@ UsableCpus usable_cpus() {
   return {.count = std::max(1, static_cast<int>(quota->cpus)), .by = quota->by};
 }
 
+std::string venv_python(const fs::path& program) {
+  std::error_code error;
+  const fs::path environment = program.parent_path().parent_path();
+  const auto has = [&](const char* name) { return fs::exists(environment / name, error); };
+  const fs::path python = program.parent_path() / "python3";
+  const bool of_a_tool = has("pipx_metadata.json") || has("uv-receipt.toml");
+  return has("pyvenv.cfg") && !of_a_tool && access(python.c_str(), X_OK) == 0 ? python.string() : "";
+}
+
 Machine this_machine() {
   Machine machine;
   std::error_code error;
@@ -179,6 +189,7 @@ Machine this_machine() {
   machine.worker_cuda = worker::cuda_of_this_build();
   machine.bf16 = worker::processor_has_bf16();
   machine.worker_binary = (self.parent_path() / "dtrun-worker").string();
+  machine.venv_python = venv_python(self);
   return machine;
 }
 

@@ -29,6 +29,7 @@ struct Machine {
   bool has_driver = false;                   // that of GPUs may be here, so a program may use some
   std::vector<std::string> gpu_reader = {};  // see JobSpec
   std::string worker_binary = {};
+  std::string venv_python = {};    // see venv_python()
   int worker_cuda = 0;             // the version that dtrun-worker was built for, 13000; 0: without CUDA
   bool bf16 = true;                // the built-in trainer can multiply bfloat16 on these CPUs
   std::vector<Cpu> topology = {};  // of those CPUs
@@ -50,6 +51,10 @@ struct UsableCpus {
   std::string by = {};  // the limit: "cpu.max of its control group /kubepods"; empty: none
 };
 UsableCpus usable_cpus();
+
+// The interpreter of the virtual environment that `program` is installed in, which has the packages that its
+// scripts import, activated or not. Empty: none, or one that pipx or uv made for a tool alone.
+std::string venv_python(const std::filesystem::path& program);
 
 // The CPUs in `allowed`, by id. `root` stands for "/".
 std::vector<Cpu> read_topology(const std::filesystem::path& root, const std::set<int>& allowed);

@@ -84,8 +84,9 @@ Status read_program(Draft& draft) {
   if (module && options.flag("no_python")) return usage("--module and --no_python exclude each other");
   const bool script = program.argv[0].ends_with(".py");
   if (module || run_path || (script && !options.flag("no_python"))) {
-    const char* python = draft.environment("PYTHON_EXEC");
-    std::vector<std::string> prefix{python && *python ? python : "python3", "-u"};
+    const char* chosen = draft.environment("PYTHON_EXEC");
+    const std::string& venv = draft.machine.venv_python;
+    std::vector<std::string> prefix{chosen && *chosen ? chosen : venv.empty() ? "python3" : venv, "-u"};
     if (run_path) {
       prefix.insert(prefix.end(), {"-c", kRunPath});
     } else if (module) {

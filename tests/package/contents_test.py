@@ -79,7 +79,7 @@ class ArchiveTest(Case):
         self.assertIn(f"Build ID: {build}", need("readelf", "--notes", "--wide", unpacked / "bin/dtrun"))
 
     def test_every_library_is_in_it_or_in_every_distribution(self):
-        there = {path.name for path in (unpacked / "lib").iterdir()}
+        there = {path.name for path in (unpacked / "lib/dtrun").iterdir()}
         self.assertFalse(there & EVERYWHERE)
         self.assertFalse([name for name in there if name.startswith(("libcu", "libnv", "libnccl"))])
         self.assertTrue([name for name in there if name.startswith("libdnnl.so")])
@@ -89,7 +89,7 @@ class ArchiveTest(Case):
             elf = Elf(path)
             self.assertFalse(elf.needed - there - EVERYWHERE, path)
             # DT_RPATH of the programs: it holds for the libraries' libraries, which therefore need none.
-            expected = [] if path.parent.name == "lib" else [("RPATH", "$ORIGIN/../lib")]
+            expected = [] if path.parent.parent.name == "lib" else [("RPATH", "$ORIGIN/../lib/dtrun:$ORIGIN/../data/lib/dtrun")]
             self.assertEqual(elf.search, expected, path)
 
     def test_its_symbols_are_no_newer_than_ubuntu_24_04(self):
@@ -119,7 +119,7 @@ class ArchiveTest(Case):
         """To folders with files that are no libraries, by the names of its own."""
         others = self.folder / "others"
         others.mkdir()
-        for library in (unpacked / "lib").iterdir():
+        for library in (unpacked / "lib/dtrun").iterdir():
             (others / library.name).write_text("not a library\n")
         link = self.folder / "dtrun"
         link.symlink_to(unpacked / "bin/dtrun")
@@ -142,7 +142,7 @@ class ArchiveTest(Case):
     def test_without_its_own_the_machines_libraries_are_loaded(self):
         """As docs/gpu.md says of InfiniBand's."""
         need("cp", "-al", f"{unpacked}/.", self.folder)
-        libraries = [path for path in (self.folder / "lib").iterdir() if path.name.startswith(("libibverbs", "libnl"))]
+        libraries = [path for path in (self.folder / "lib/dtrun").iterdir() if path.name.startswith(("libibverbs", "libnl"))]
         self.assertTrue(libraries)
         for path in libraries:
             path.unlink()
@@ -155,7 +155,7 @@ class ArchiveTest(Case):
         if not shutil.which("dpkg-query"):
             self.skipTest("not Debian: there are no notices to bring")
         notices = {path.name for path in (unpacked / "share/doc/dtrun/notices").iterdir()}
-        for library in (unpacked / "lib").iterdir():
+        for library in (unpacked / "lib/dtrun").iterdir():
             owners = {line.split(":")[0] for line in run("dpkg-query", "-S", f"*/{library.name}")[1].splitlines()}
             self.assertTrue(owners & notices, library.name)
 
@@ -218,7 +218,7 @@ class InstallTest(Case):
         self.assertFalse(pathlib.Path("/opt/dtrun-of-a-test").exists())
         there = self.folder / "opt/dtrun-of-a-test"
         self.assertTrue((there / "bin/dtrun").exists() and (there / "scripts/bench_gpu").exists())
-        self.assertTrue(any((there / "lib").iterdir()))
+        self.assertTrue(any((there / "lib/dtrun").iterdir()))
         self.assertEqual(run(there / "bin/dtrun", "--version")[0], 0)
 
 

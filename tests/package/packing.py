@@ -1,5 +1,6 @@
-"""What the tests of packages share: cpack, the smallest job, ELF files as readelf tells them."""
+"""What the tests of packages share: cpack, the wheel, the smallest job, ELF files as readelf tells them."""
 
+import fcntl
 import json
 import pathlib
 import re
@@ -48,6 +49,15 @@ def make_packages(build, folder):
         need("cpack", "--config", build / "CPackConfig.cmake", "-G", generator, "-B", folder, umask=0o077, timeout=PACKING_LIMIT_S)
     ends = {"tests": "-tests.tar.gz", "archive": "x86_64.tar.gz", "deb": ".deb"}
     return {name: path for name, end in ends.items() for path in folder.glob(f"*{end}")}
+
+
+def make_wheel(build, folder):
+    """The wheel of a build, in the folder. Tests that run at once make it one after another."""
+    with open(build / "wheel.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        need("cmake", "--build", build, "--target", "wheel", timeout=PACKING_LIMIT_S)
+        (wheel,) = (build / "wheel").glob("*.whl")
+        return pathlib.Path(shutil.copy(wheel, folder))
 
 
 def params_sha256(output):

@@ -1,5 +1,5 @@
-"""The archive and the Debian package in systems that have nothing else: unpacked and installed there, they train to the same
-bits as the build. Needs root, debootstrap and the distribution's mirror; without them it is skipped (exit code 77).
+"""The archive, the Debian package and the wheel in systems that have nothing else: unpacked and installed there, they train to
+the same bits as the build. Needs root, debootstrap and the distribution's mirror; without them it is skipped (exit code 77).
 
   roots_test.py BUILD [unittest options…]
 """
@@ -12,7 +12,7 @@ import tempfile
 import unittest
 
 from bare_roots import NoRoots, new_root, run_inside, suites
-from packing import DATA, EXIT_NO_INPUT, JOB, NO_DEB, ROOT, make_packages, need, params_sha256, run_tests
+from packing import DATA, EXIT_NO_INPUT, JOB, NO_DEB, ROOT, make_packages, make_wheel, need, params_sha256, run_tests
 
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 CONFIG = "share/dtrun/configs/fashion_mnist_convnet.json"
@@ -116,6 +116,26 @@ class DebTest(Case):
         code, said = run_inside(root, *apt, "purge", "--autoremove", "dtrun", limit_s=180)
         self.assertEqual(code, 0, said)
         self.assertEqual(self.files(root) ^ before, set())
+
+
+class WheelTest(Case):
+    def check_in(self, suite):
+        root = self.root(suite)
+        wheel = make_wheel(BUILD, root / "root")
+        for words in (("apt-get", "update"), ("apt-get", "-y", "-q", "--no-install-recommends", "install", "python3-venv"),
+                      ("python3", "-m", "venv", "/root/venv"), ("/root/venv/bin/pip", "install", "--no-index", f"/root/{wheel.name}")):
+            code, said = run_inside(root, *words, limit_s=180)
+            self.assertEqual(code, 0, said)
+        self.check_jobs(root, "/root/venv/bin/dtrun", f"/root/venv/{CONFIG}")
+        (root / "root/where.py").write_text("import sys; print(sys.prefix)\n")
+        code, said = run_inside(root, "/root/venv/bin/dtrun", "/root/where.py")
+        self.assertEqual(code, 0, said)
+        self.assertIn("/root/venv\n", said)
+
+    def test_pip_installs_it_into_an_empty_environment_and_it_trains(self):
+        for suite in suites():
+            with self.subTest(suite):
+                self.check_in(suite)
 
 
 if __name__ == "__main__":

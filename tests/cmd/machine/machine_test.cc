@@ -43,6 +43,24 @@ class Root {
 
 }  // namespace
 
+TEST_CASE(
+    "a program of a virtual environment takes the environment's Python, unless a tool has it for itself") {
+  Root root;
+  const std::filesystem::path program = root.path() / "bin/dtrun", python = root.path() / "bin/python3";
+  root.put("bin/python3", "");
+  CHECK(venv_python(program).empty());
+  root.put("pyvenv.cfg", "home = /usr/bin");
+  CHECK(venv_python(program).empty());  // no program yet
+  std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+  CHECK(venv_python(program) == python.string());
+  for (const char* receipt : {"pipx_metadata.json", "uv-receipt.toml"}) {
+    root.put(receipt, "");
+    CHECK_MESSAGE(venv_python(program).empty(), receipt);
+    std::filesystem::remove(root.path() / receipt);
+  }
+  CHECK(venv_python("").empty());
+}
+
 TEST_CASE("a CPU list is ranges and numbers") {
   CHECK(parse_cpu_list("0-2,4,6-7") == std::set<int>{0, 1, 2, 4, 6, 7});
   CHECK(parse_cpu_list("3") == std::set<int>{3});

@@ -148,6 +148,14 @@ TEST_CASE("a script runs under python3 -u, PYTHON_EXEC is honoured, --no_python 
   CHECK(argv({"--no_python", "--", "train.py"}) == Words{"train.py"});
   CHECK(argv({"--", "job.json"}) == Words{"job.json"});
   CHECK(bad({"-m", "--no_python", "x"}).find("exclude") != std::string::npos);
+
+  const auto in_venv = [](const Variables& variables) {
+    const Planned planned = plan({"train.py"}, variables, 8, 0, true, 0, "/venv/bin/python3");
+    REQUIRE(planned.spec.ok());
+    return std::get<ExternalProgram>(planned.spec.value().program).argv;
+  };
+  CHECK(in_venv({}) == Words{"/venv/bin/python3", "-u", "train.py"});
+  CHECK(in_venv({{"PYTHON_EXEC", "/opt/py"}}) == Words{"/opt/py", "-u", "train.py"});
   CHECK(bad({"--standalone"}).find("nothing to run: name a CONFIG.json") == 0);
   CHECK(bad({"--nproc_per_node", "train.py"}) ==
         "nothing to run: --nproc_per_node took train.py for its value; write its own value before that");

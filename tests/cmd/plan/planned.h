@@ -34,7 +34,7 @@ inline GpuSight with_gpus(int count) {
 }
 
 inline Planned plan(const std::vector<std::string>& arguments, const Variables& variables = {}, int cpus = 8,
-                    int gpus = 0, bool bf16 = true, int built_for = 0) {
+                    int gpus = 0, bool bf16 = true, int built_for = 0, const std::string& venv_python = "") {
   const Environment environment = [&](const char* name) -> const char* {
     const auto found = variables.find(name);
     if (found != variables.end()) return found->second.c_str();
@@ -51,6 +51,7 @@ inline Planned plan(const std::vector<std::string>& arguments, const Variables& 
   machine.worker_cuda = built_for;
   machine.is_home = [](const std::string& host) { return host == "here"; };
   machine.bf16 = bf16;
+  machine.venv_python = venv_python;
   for (int id = 0; id < cpus; ++id) machine.topology.push_back({id, 0, 0, id, 0});
   auto spec = make_job_spec(parsed.value(), machine, environment,
                             [&](const std::string& text) { notices.push_back(text); });
