@@ -238,7 +238,7 @@ void Driver::wait_for_left_behind() {
   close_link();
   events_.clear();
   while (children_.left_behind() && loop_.run_once().ok()) {
-    const bool again = was_told_to_end() && millis_now() - state_.told_at >= kSameSignal;
+    const bool again = was_told_to_end() && millis_now() - state_.ending.told_at >= kSameSignal;
     events_.clear();
     if (again) children_.kill_left_behind("told to end at once");
   }
@@ -340,7 +340,7 @@ void Driver::from_worker(WorkerProcess& worker, int serial, const control::FromW
       return link_->kv(serial, spec_.run_id + "/" + std::to_string(worker.generation()) + "/", message.kv());
     case Body::kProgress:
       worker.set_pulse(message.progress().pulse());
-      if (worker.generation() != state_.group.generation()) return;
+      if (worker.generation() != state_.generation.number()) return;
       if (worker.leads()) events_.push_back(to_event(message.progress()));
       if (worker.leads() && message.progress().has_first_step()) {
         events_.push_back(
@@ -392,7 +392,7 @@ void Driver::act(const action::WarmUp& a) {
 void Driver::spawn(const std::vector<action::Spawn>& workers) {
   if (!std::exchange(started_, true)) reporter_.remove_earlier();
   for (const action::Spawn& one : workers)
-    start_worker(one.serial, planner_.plan(console_, state_.group.assignment, one.local_rank, one.rank));
+    start_worker(one.serial, planner_.plan(console_, state_.generation.assignment, one.local_rank, one.rank));
   hang_guard_.watch();
 }
 
@@ -416,7 +416,7 @@ std::string Driver::gpu_of(int local_rank) const {
 // A worker keeps the number before its lines while its node has fewer workers, and so others, than usual.
 void Driver::act(const action::PlaceWorker& a) {
   WorkerProcess* worker = children_.find(a.serial);
-  const Assignment& assignment = state_.group.assignment;
+  const Assignment& assignment = state_.generation.assignment;
   if (worker == nullptr) return;
   log_.write("place_worker",
              {{"generation", assignment.generation}, {"rank", a.rank}, {"pid", worker->pid()}});
@@ -429,7 +429,7 @@ void Driver::act(const action::PlaceWorker& a) {
 }
 
 void Driver::act(const action::Recovered& a) {
-  log_.write("recovered", {{"generation", state_.group.generation()},
+  log_.write("recovered", {{"generation", state_.generation.number()},
                            {"first_step", a.first_step},
                            {"kept", a.kept},
                            {"replaced", a.replaced},
@@ -453,13 +453,13 @@ HangGuard::View Driver::hang_view() {
   view.workers = [this] { return children_.workers(); };
   view.matters = [this] { return hangs_matter(state_); };
   view.held_back = [this] { return congested_; };
-  view.silence_tells = [this] { return trainer_ != nullptr || state_.group.assignment.node_count == 1; };
-  view.spares_victims = [this] { return state_.settings.in_memory_recovery; };
+  view.silence_tells = [this] { return trainer_ != nullptr || state_.generation.assignment.node_count == 1; };
+  view.spares_victims = [this] { return state_.workers_outlive(); };
   view.tell = [this](const std::string& text) { tell_people(text); };
   view.found = [this](std::vector<WorkerOutcome> hung) {
     for (const WorkerOutcome& one : hung)
       log_.write("hang", {{"rank", one.rank}, {"pid", one.pid}, {"what", one.error}, {"where", one.where}});
-    events_.push_back(event::HangFound{.generation = state_.group.generation(), .hung = std::move(hung)});
+    events_.push_back(event::HangFound{.generation = state_.generation.number(), .hung = std::move(hung)});
   };
   return view;
 }
@@ -498,12 +498,12 @@ void Driver::start_worker(int serial, WorkerPlan plan) {
 // started: they have received the signal too.
 bool Driver::let_end(const WorkerProcess& worker, bool well) {
   const Children::Tell tell = [this](const std::string& text) { tell_people(text); };
-  if (well && (state_.told_signal != 0 || !state_.group.stopping)) {
-    const auto deadline = state_.group.kill_at ? time_point_of(*state_.group.kill_at)
-                                               : Loop::Clock::now() + spec_.shutdown_timeout;
+  if (well && (state_.ending.told_signal != 0 || !state_.generation.stopping)) {
+    const auto deadline = state_.generation.kill_at ? time_point_of(*state_.generation.kill_at)
+                                                    : Loop::Clock::now() + spec_.shutdown_timeout;
     return children_.let_end(loop_, worker, deadline, tell);
   }
-  children_.sweep(worker, well || !state_.group.stopping ? tell : nullptr);
+  children_.sweep(worker, well || !state_.generation.stopping ? tell : nullptr);
   return false;
 }
 
@@ -618,8 +618,8 @@ void Driver::leave_word(const JobEnd& run) {
                   .ended_at = wall_seconds(),
                   .exit_code = run.exit_code,
                   .reason = run.reason,
-                  .generation = state_.group.generation(),
-                  .world_size = state_.group.assignment.world_size,
+                  .generation = state_.generation.number(),
+                  .world_size = state_.generation.assignment.world_size,
                   .min_nodes = spec_.nodes.min,
                   .max_nodes = spec_.nodes.max,
                   .restarts = run.restart_count,

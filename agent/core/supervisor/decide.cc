@@ -16,44 +16,108 @@
 // job, are stopped in three steps: they get SIGTERM (the built-in trainer also a message on its control
 // socket), they have shutdown_timeout to end, they are killed. News that come meanwhile (a next generation,
 // the job's end, a reason to give up) are kept, and settle() acts on them once no worker runs. A Signal ends
-// the job from any state. Disconnected ends nothing by itself: workers run on until link_deadline() has
+// the job from any state. Disconnected ends nothing by itself: workers run on until connection_deadline() has
 // passed.
 #include "agent/core/supervisor/decide.h"
 
 #include <utility>
 
-#include "agent/core/supervisor/step.h"
+#include "agent/core/supervisor/ending.h"
 
 namespace dtrun::agent {
+namespace {
 
-void Step::on(const event::Tick&) {
-  if (s.ended) return;
-  if (due(s.link.heartbeat_at)) beat();
-  if (due(s.link.tell_at)) tell_lost();
-  if (due(s.group.notice_at)) tell_why_stopping();
-  if (due(s.group.pause_at)) pause_workers(s.group.why_stopping);
-  if (due(s.group.kill_at)) kill_workers();
-  if (due(s.announce_at)) announce_leave();
-  if (due(s.group.broken_at)) cause_unknown();
-  if (due(s.group.look_until)) end_hang();
-  if (due(s.notice_at)) show_wait_status(true);
-  check_link();
-  check_members();
-}
+// Hands an event to the parts that it concerns.
+class Step {
+ public:
+  Step(State& state, Millis now)
+      : turn_{.state = state, .now = now},
+        connection_(turn_, state.connection),
+        workers_(turn_, state.workers),
+        generation_(turn_, state.generation, connection_, workers_),
+        ending_(turn_, state.ending, connection_, generation_) {}
+
+  std::vector<Action> take(const Event& event) {
+    std::visit([this](const auto& e) { on(e); }, event);
+    settle();
+    for (const event::WorkerExited& e : workers_.take_unstarted()) {
+      on(e);
+      settle();
+    }
+    return std::move(turn_.actions);
+  }
+
+ private:
+  void on(const event::Opened& e) { connection_.on(e); }
+  void on(const event::Connected& e) { connection_.on(e); }
+  void on(const event::News& e) { connection_.on(e); }
+  void on(const event::GpusFree& e) { workers_.on(e); }
+  void on(const event::Assigned& e) { generation_.on(e); }
+  void on(const event::StopOrder& e) { generation_.on(e); }
+  void on(const event::HangFound& e) { generation_.on(e); }
+  void on(const event::GpuFound& e) { generation_.on(e); }
+  void on(const event::WorkerReady& e) { generation_.on(e); }
+  void on(const event::WorkerCompleted& e) { generation_.on(e); }
+  void on(const event::Progressed& e) { generation_.on(e); }
+  void on(const event::Trained& e) { generation_.on(e); }
+  void on(const event::Signal& e) { ending_.on(e); }
+  void on(const event::Ended& e) { ending_.on(e); }
+  void on(const event::Rejected& e) { ending_.on(e); }
+  void on(const event::MembersLeft& e) { ending_.on(e); }
+
+  void on(const event::Disconnected& e) {
+    connection_.on(e);
+    ending_.on(e);
+  }
+  void on(const event::WaitStatus& e) {
+    connection_.on(e);
+    workers_.on(e);
+  }
+  void on(const event::WorkerExited& e) {
+    if (const Worker* lost = generation_.on(e)) ending_.on_lost(*lost);
+  }
+  void on(const event::JoinAck& e) {
+    connection_.on(e);
+    generation_.on(e);
+    if (e.resumed) return;
+    settle();  // what runs is over before the node waits for the next generation
+    connection_.lose_seat();
+    workers_.tell_ready();
+  }
+  void on(const event::Tick& e) {
+    if (turn_.state.ending.ended) return;
+    connection_.on(e);
+    generation_.on(e);
+    settle();
+    connection_.remind();
+    ending_.on(e);
+  }
+
+  void settle() {
+    if (std::exchange(turn_.to_settle, false)) ending_.settle();
+  }
+
+  Turn turn_;
+  Connection connection_;
+  Workers workers_;
+  Generation generation_;
+  Ending ending_;
+};
+
+}  // namespace
 
 State initial_state(Settings settings, Millis now) {
   State state;
   state.settings = std::move(settings);
-  state.workers.resize(static_cast<std::size_t>(state.settings.nproc));
+  state.connection.endpoint = state.settings.endpoint;
+  for (int local_rank = 0; local_rank < state.settings.nproc; ++local_rank)
+    state.workers.all.push_back({.local_rank = local_rank});
   state.started_at = now;
   return state;
 }
 
 std::vector<Action> decide(State& state, const Event& event, Millis now) {
-  Step step(state, now);
-  std::visit([&](const auto& e) { step.on(e); }, event);
-  step.end_unstarted();
-  return step.take();
+  return Step(state, now).take(event);
 }
 
 std::optional<Millis> next_deadline(const State& s) {
@@ -61,24 +125,24 @@ std::optional<Millis> next_deadline(const State& s) {
   auto consider = [&](const std::optional<Millis>& at) {
     if (at && (!next || *at < *next)) next = at;
   };
-  if (s.ended) return next;
-  consider(s.link.heartbeat_at);
-  consider(s.group.notice_at);
-  consider(s.group.pause_at);
-  consider(s.group.kill_at);
-  consider(s.announce_at);
-  consider(s.group.broken_at);
-  consider(s.group.look_until);
-  consider(s.notice_at);
-  consider(s.members_notice_at);
-  consider(s.members_deadline);
-  if (!s.link.connected && !s.ending()) {
-    consider(s.link_deadline());
-    consider(s.link.tell_at);
+  if (s.ending.ended) return next;
+  consider(s.connection.heartbeat_at);
+  consider(s.generation.notice_at);
+  consider(s.generation.pause_at);
+  consider(s.generation.kill_at);
+  consider(s.ending.announce_at);
+  consider(s.generation.broken_at);
+  consider(s.generation.look_until);
+  consider(s.connection.notice_at);
+  consider(s.ending.members_notice_at);
+  consider(s.ending.members_deadline);
+  if (!s.connection.connected && !s.is_ending()) {
+    consider(s.connection_deadline());
+    consider(s.connection.tell_at);
   }
   return next;
 }
 
-bool hangs_matter(const State& state) { return !state.group.stopping && !state.group.look_until; }
+bool hangs_matter(const State& state) { return !state.generation.stopping && !state.generation.look_until; }
 
 }  // namespace dtrun::agent

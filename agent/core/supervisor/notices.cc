@@ -34,8 +34,8 @@ std::string count_of_nodes(const rendezvous::WaitStatus& w) {
 
 // The rest of the wait for nodes, or the event that it waits for instead.
 std::string left_text(const State& s, Millis now) {
-  if (s.waiting->left <= 0) return "the workers of others have to stop first";
-  return whole_seconds_text(s.waiting_at + s.waiting->left - now) + " left";
+  if (s.connection.waiting->left <= 0) return "the workers of others have to stop first";
+  return whole_seconds_text(s.connection.waiting_at + s.connection.waiting->left - now) + " left";
 }
 
 std::string why_spare(const State& s, const rendezvous::WaitStatus& w) {
@@ -44,61 +44,63 @@ std::string why_spare(const State& s, const rendezvous::WaitStatus& w) {
            " out of touch; this node waits for a place";
   if (w.joined > w.max_nodes)
     return "all " + counted(w.max_nodes, "place") + " of the run are taken; this node waits as a spare";
-  if (s.settings.in_memory_recovery) return "the run goes on while this node gets ready to take part";
+  if (s.workers_outlive()) return "the run goes on while this node gets ready to take part";
   return "some nodes of the run have finished already; this node waits as a spare";
 }
 
 }  // namespace
 
 std::string waiting_notice(const State& s, Millis now) {
-  const rendezvous::WaitStatus& w = *s.waiting;
+  const rendezvous::WaitStatus& w = *s.connection.waiting;
   const std::string only_here =
-      is_loopback(s.settings.endpoint) ? " (where only agents of this machine can join)" : "";
-  const std::string where = " at " + s.settings.endpoint + only_here + ", this node as " + s.link.address;
+      is_loopback(s.connection.endpoint) ? " (where only agents of this machine can join)" : "";
+  const std::string where =
+      " at " + s.connection.endpoint + only_here + ", this node as " + s.connection.address;
   if (w.spare) return why_spare(s, w);
-  const std::string missing = missing_text(w, now - s.waiting_at);
+  const std::string missing = missing_text(w, now - s.connection.waiting_at);
   return "joined " + count_of_nodes(w) + where + "; " + (missing.empty() ? "" : missing + "; ") +
          left_text(s, now);
 }
 
 std::string unanswered_notice(const State& s, Millis now) {
-  return s.link.why_lost + "; trying for another " + whole_seconds_text(s.link_deadline() - now);
+  return s.connection.why_lost + "; trying for another " + whole_seconds_text(s.connection_deadline() - now);
 }
 
 std::string standing_notice(const State& s, Millis now) {
-  if (s.ending() || s.awaited() > 0) return "";
-  if (!s.link.connected) {
-    if (s.link.why_lost.empty() || s.link.ever_connected) return "";
-    return "waiting for the coordinator; " + whole_seconds_text(s.link_deadline() - now) + " left";
+  if (s.is_ending() || s.awaited() > 0) return "";
+  if (!s.connection.connected) {
+    if (s.connection.why_lost.empty() || s.connection.ever_connected) return "";
+    return "waiting for the coordinator; " + whole_seconds_text(s.connection_deadline() - now) + " left";
   }
-  if (!s.waiting || s.waiting->max_nodes == 1 || s.waiting->restart_in > 0) return "";
-  if (s.waiting->spare) return why_spare(s, *s.waiting);
-  const std::string missing = missing_text(*s.waiting, now - s.waiting_at);
-  return "waiting: joined " + count_of_nodes(*s.waiting) + "; " + left_text(s, now) +
+  if (!s.connection.waiting || s.connection.waiting->max_nodes == 1 || s.connection.waiting->restart_in > 0)
+    return "";
+  if (s.connection.waiting->spare) return why_spare(s, *s.connection.waiting);
+  const std::string missing = missing_text(*s.connection.waiting, now - s.connection.waiting_at);
+  return "waiting: joined " + count_of_nodes(*s.connection.waiting) + "; " + left_text(s, now) +
          (missing.empty() ? "" : "; " + missing);
 }
 
 std::string lost_notice(const State& s, Millis now) {
-  std::string text = s.link.why_lost;
-  if (s.running() > 0) {
+  std::string text = s.connection.why_lost;
+  if (s.workers.running() > 0) {
     text += "; workers keep running";
   } else if (s.succeeded()) {
     text += "; the workers of this node are done, those of others may still need it";
   }
-  const Millis left = s.link_deadline() - now;
+  const Millis left = s.connection_deadline() - now;
   return text + (left > 0 ? ", trying again for " + whole_seconds_text(left) : "");
 }
 
 std::string never_met_notice(const State& s) {
-  const std::string why = s.link.why_lost.empty()
-                              ? "nothing answers at the rendezvous endpoint " + s.settings.endpoint
-                              : s.link.why_lost;
+  const std::string why = s.connection.why_lost.empty()
+                              ? "nothing answers at the rendezvous endpoint " + s.connection.endpoint
+                              : s.connection.why_lost;
   return why + "; gave up after " + whole_seconds_text(s.settings.join_timeout);
 }
 
 std::string gone_notice(const State& s, Millis now) {
-  const std::string gone =
-      s.settings.endpoint + " was out of reach for " + whole_seconds_text(now - s.link.lost_at) + ": ";
+  const std::string gone = s.connection.endpoint + " was out of reach for " +
+                           whole_seconds_text(now - s.connection.lost_at) + ": ";
   const std::string done =
       s.succeeded() ? ". The workers of this node ended with 0; how the others ended is not known here" : "";
   if (s.settings.has_successor)
@@ -108,7 +110,8 @@ std::string gone_notice(const State& s, Millis now) {
     return "the coordinator at " + gone +
            "its agent or node is down and no other came in its place, or the " +
            "network between is cut (perhaps this node's own)" + done;
-  if (s.link.separate) return "the store at " + gone + "start it again, and the job on all nodes" + done;
+  if (s.connection.separate)
+    return "the store at " + gone + "start it again, and the job on all nodes" + done;
   return "the coordinator at " + gone + "its agent or node is down, or the network between (perhaps " +
          "this node's own). Start the job again on the nodes that are left, or give the coordinator a host "
          "of its own with `dtrun store`" +
@@ -116,25 +119,25 @@ std::string gone_notice(const State& s, Millis now) {
 }
 
 std::string stopping_notice(const State& s, Millis now) {
-  const Millis left = s.group.kill_at ? *s.group.kill_at - now : 0;
-  return s.group.why_stopping + "; " + counted(s.awaited(), "worker") + " to end yet" +
+  const Millis left = s.generation.kill_at ? *s.generation.kill_at - now : 0;
+  return s.generation.why_stopping + "; " + counted(s.awaited(), "worker") + " to end yet" +
          (left > 0 ? ", killed in " + whole_seconds_text(left) : "");
 }
 
 std::string signal_notice(const State& s, Millis now) {
-  const Millis grace = s.group.kill_at ? *s.group.kill_at - now : s.settings.shutdown_timeout;
-  return "stopping " + counted(s.running(), "worker") + " after " + describe_signal(s.told_signal) +
-         " (at most " + whole_seconds_text(grace) +
+  const Millis grace = s.generation.kill_at ? *s.generation.kill_at - now : s.settings.shutdown_timeout;
+  return "stopping " + counted(s.workers.running(), "worker") + " after " +
+         describe_signal(s.ending.told_signal) + " (at most " + whole_seconds_text(grace) +
          (s.told_by_scheduler() ? "; the job may be started again)" : "; a second signal stops at once)");
 }
 
 std::string regrouped_notice(const State& s, const Assignment& to) {
-  const std::string why = to.reason == s.told_news ? "" : to.reason + "; ";
+  const std::string why = to.reason == s.connection.told_news ? "" : to.reason + "; ";
   return why + "going on with " + counted(to.world_size, "worker") + " on " + counted(to.node_count, "node");
 }
 
 std::string again_notice(const State& s, const Assignment& to) {
-  const int first = s.group.assignment.node.first_rank, count = s.settings.nproc;
+  const int first = s.generation.assignment.node.first_rank, count = s.settings.nproc;
   const std::string had = " had ended with 0 and run" + std::string(count == 1 ? "s" : "") + " again: ";
   return (count == 1 ? "rank " + std::to_string(first)
                      : "ranks " + std::to_string(first) + "-" + std::to_string(first + count - 1)) +
@@ -143,9 +146,9 @@ std::string again_notice(const State& s, const Assignment& to) {
 
 std::string news_notice(const State& s, const rendezvous::News& news) {
   if (news.age >= kOld) return news.text + ", " + whole_seconds_text(news.age) + " ago";
-  if (!s.group.stopping || s.group.why_stopping != news.text) return news.text;
+  if (!s.generation.stopping || s.generation.why_stopping != news.text) return news.text;
   // The order to stop came just before, and quick workers have ended by now.
-  const bool pauses = s.settings.in_memory_recovery;
+  const bool pauses = s.workers_outlive();
   const int awaited = s.awaited();
   return news.text + (awaited > 0
                           ? (pauses ? ": pausing " : ": stopping ") + counted(awaited, "worker")

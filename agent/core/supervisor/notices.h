@@ -1,4 +1,4 @@
-// The agent's notices to people while a job runs or waits. Pure; agent/core/supervisor/step.h decides when.
+// The agent's notices to people while a job runs or waits. Pure; agent/core/supervisor/decide.h decides when.
 // agent/text/report.h has the texts on how a job ended.
 #pragma once
 
@@ -8,7 +8,8 @@
 
 namespace dtrun::agent {
 
-// "joined 1 of 2 nodes at 10.0.0.1:29400, this node as 10.0.0.2; 590 s left". REQUIRES: state.waiting
+// "joined 1 of 2 nodes at 10.0.0.1:29400, this node as 10.0.0.2; 590 s left". REQUIRES:
+// state.connection.waiting
 std::string waiting_notice(const State& state, Millis now);
 
 // No coordinator was met yet: why, and how long the agent goes on trying.
@@ -33,7 +34,7 @@ std::string gone_notice(const State& state, Millis now);
 // Why workers are being stopped, how many still run, and when they are killed.
 std::string stopping_notice(const State& state, Millis now);
 
-// A signal ends the job. REQUIRES: state.told_signal
+// A signal ends the job. REQUIRES: state.ending.told_signal
 std::string signal_notice(const State& state, Millis now);
 
 // A generation begins because nodes changed, not because of a failure.

@@ -26,12 +26,12 @@ bool says_it_followed(const WorkerOutcome& outcome, const Settings& settings) {
 
 }  // namespace
 
-bool is_collateral(const WorkerOutcome& outcome, const Settings& settings, const Group& group) {
+bool is_collateral(const WorkerOutcome& outcome, const State& state) {
   if (outcome.ok()) return false;
-  if (says_it_followed(outcome, settings)) return true;
-  if (!group.stopping) return false;
+  if (says_it_followed(outcome, state.settings)) return true;
+  if (!state.generation.stopping) return false;
   // A signal that we never sent: the worker died by itself, although it was being stopped.
-  return outcome.signal == 0 || group.signals.contains(outcome.signal);
+  return outcome.signal == 0 || state.workers.signals.contains(outcome.signal);
 }
 
 bool is_retryable(const WorkerOutcome& outcome, const Settings& settings) {
@@ -50,12 +50,12 @@ bool ended_well(const WorkerOutcome& outcome, const Settings& settings) {
 }
 
 WorkerOutcome complete(WorkerOutcome outcome, const State& state, bool never_ran) {
-  const Assignment& assignment = state.group.assignment;
-  const Worker& worker = state.workers[static_cast<std::size_t>(outcome.local_rank)];
+  const Assignment& assignment = state.generation.assignment;
+  const Worker& worker = state.workers.all[static_cast<std::size_t>(outcome.local_rank)];
   outcome.group_rank = assignment.group_rank;
   outcome.host = state.settings.host;
   outcome.rank = worker.part ? worker.rank : assignment.node.first_rank + outcome.local_rank;
-  outcome.collateral = is_collateral(outcome, state.settings, state.group);
+  outcome.collateral = is_collateral(outcome, state);
   outcome.retryable = !never_ran && is_retryable(outcome, state.settings);
   return outcome;
 }

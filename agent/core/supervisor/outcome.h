@@ -7,7 +7,7 @@
 namespace dtrun::agent {
 
 // The end was no cause: the agent stopped the worker, or a peer's end took it along.
-bool is_collateral(const WorkerOutcome& outcome, const Settings& settings, const Group& group);
+bool is_collateral(const WorkerOutcome& outcome, const State& state);
 
 // The same worker may end in another way the next time. REQUIRES: its program was executed
 bool is_retryable(const WorkerOutcome& outcome, const Settings& settings);

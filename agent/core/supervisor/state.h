@@ -1,5 +1,6 @@
-// The agent's state when it decides (agent/core/supervisor/decide.h): of the coordinator, of this node's
-// workers, and of the reasons to end. Only decide() changes it.
+// The agent's state when it decides (decide.h): of the connection with the coordinator, of this node's
+// workers, of the current generation, and of the reasons to end. Each part is written by the class that is
+// named at it, and by no other; all of them read the whole.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ struct Settings {
   bool may_be_started_again = false;  // a scheduler tells when to stop: kExitStartAgain
   bool has_successor = false;         // if the coordinator's host ends, another one takes over
   bool is_replaced = false;           // if this process is lost, another one is started in its place
-  std::string endpoint;               // "host:port" or "unix:PATH", for people
+  std::string endpoint;               // "host:port" or "unix:PATH", for people, as it is known at the start
   std::string host;                   // this node's name
   Millis join_timeout = 600000;
   Millis shutdown_timeout = 30000;
@@ -38,8 +39,8 @@ struct Settings {
   std::vector<std::pair<int, int>> no_restart_exit_codes = {{2, 2}, {64, 78}};  // of other programs
 };
 
-// This node's connection with the coordinator.
-struct Connection {
+// Of this node's connection with the coordinator, and of what the coordinator said. Written by Connection.
+struct ConnectionState {
   bool hosting = false;  // the coordinator lives in this process
   bool connected = false;
   bool ever_connected = false;
@@ -53,6 +54,13 @@ struct Connection {
   Millis heartbeat_interval = 1000;
   Millis heartbeat_sent_at = 0;
   std::string address;
+  std::string endpoint;  // where it is, for people
+  std::optional<rendezvous::WaitStatus> waiting;
+  Millis waiting_at = 0;  // when that came
+  std::optional<Millis> notice_at;
+  int notices = 0;           // said of this wait since there was news
+  std::string told_news;     // the newest about the run's nodes
+  std::string told_restart;  // reason of the restart whose back-off was announced
 };
 
 // One of this node's workers, by local rank: its newest process.
@@ -64,21 +72,36 @@ struct Worker {
     kAtWork,
     kEnded,  // see outcome
   };
+  int local_rank = 0;
   Stage stage = kNone;
   int serial = -1;    // of its process
   bool part = false;  // of the current generation; a replacement that is not stays outside until the next
   int rank = 0;       // in it
-  std::optional<std::int64_t> step;  // steps done by the state in its memory
-  WorkerOutcome outcome;
-  bool held = false;        // its process starts once the GPUs are free
-  bool gpu_asked = false;   // of its GPU's part in its end; the answer is to come
-  std::string gpu_trouble;  // that answer
+  std::optional<std::int64_t> step = {};  // steps done by the state in its memory
+  WorkerOutcome outcome = {};
+  bool held = false;             // its process starts once the GPUs are free
+  bool gpu_asked = false;        // of its GPU's part in its end; the answer is to come
+  std::string gpu_trouble = {};  // that answer
 
   bool alive() const { return stage != kNone && stage != kEnded; }
 };
 
-// State of the current generation alone.
-struct Group {
+// Written by Workers.
+struct WorkersState {
+  std::vector<Worker> all;  // by local rank
+  int next_serial = 0;
+  bool awaits_gpus = false;  // asked whether they are free
+  int failed_warm_ups = 0;   // in a row
+  std::set<int> signals;     // that we sent to workers of the current generation
+
+  int running() const;  // those whose process has not ended
+  int at_work() const;
+  bool asks_gpus() const;  // a failed worker's GPU
+  bool all_ok() const;     // each that is part of the generation ended with 0
+};
+
+// Of the current generation, or the last one. Written by Generation.
+struct GenerationState {
   Assignment assignment;  // generation 0: none yet
   Millis started_at = 0;
   std::optional<Progress> progress;  // as the first of its workers said last
@@ -89,7 +112,6 @@ struct Group {
   std::string why_stopping;         // empty: a signal told us to, or already said
   std::optional<Millis> notice_at;  // when to say why, unless they have ended
   bool aborted = false;             // told by the control protocol to end at once
-  std::set<int> signals;            // that we sent to them
   enum Pause { kNone, kAfterStep, kNow };
   Pause pause = kNone;             // as its workers were told
   std::optional<Millis> pause_at;  // when to wait no longer for the end of the step in hand
@@ -101,31 +123,19 @@ struct Group {
   std::optional<Millis> look_until;
   bool hang_found = false;  // here; else on another node, with this reason:
   std::string why_look;
+  int kept = 0, replaced = 0;      // of the workers that began it
+  std::optional<Assignment> next;  // starts as soon as no worker of this generation runs
+  std::optional<Completion> completion;
+  // These two live on in the next generation.
+  std::optional<Millis> paused_since;  // workers that outlive a generation train again from the next one on
+  StepsRedone steps_redone;
 
-  std::int64_t generation() const { return assignment.generation; }
+  std::int64_t number() const { return assignment.generation; }
 };
 
-struct State {
-  Settings settings;
-  Millis started_at = 0;
-  Connection link;
-  Group group;
-  std::vector<Worker> workers;  // by local rank
-  int next_serial = 0;
-  bool awaits_gpus = false;            // asked whether they are free
-  int failed_warm_ups = 0;             // in a row
-  std::optional<Millis> paused_since;  // workers that outlive a generation train again from the next one on
-  int kept = 0, replaced = 0;          // of those that began the newest generation
-  std::optional<Assignment> next;      // starts as soon as no worker of the old generation runs
-  std::optional<rendezvous::WaitStatus> waiting;
-  Millis waiting_at = 0;  // when that came
-  std::string told_news;  // the newest about the run's nodes
-  std::optional<Millis> notice_at;
-  int notices = 0;           // said of this wait since there was news
-  std::string told_restart;  // reason of the restart whose back-off was announced
-  std::optional<Completion> completion;
-  StepsRedone steps_redone;
-  // Reasons to end, the first that applies wins.
+// Of the reasons to end, of which the first that applies wins: a signal, a reason to give up, the job's end.
+// Written by Ending.
+struct EndingState {
   int told_signal = 0;
   Millis told_at = 0;
   std::optional<Millis> announce_at;  // when to tell the other nodes that this one will leave
@@ -136,37 +146,49 @@ struct State {
   bool reported = false;  // people were told how the job failed
   std::optional<Millis> members_notice_at, members_deadline;
   bool ended = false;
+};
 
-  int running() const;  // workers whose process has not ended
-  int at_work() const;
-  bool asks_gpus() const;  // a failed worker's GPU
-  // Those that have to end, or to pause, before this node is done with the generation.
-  int awaited() const { return settings.in_memory_recovery && !ending() ? at_work() : running(); }
+struct State {
+  Settings settings;
+  Millis started_at = 0;
+  ConnectionState connection;
+  WorkersState workers;
+  GenerationState generation;
+  EndingState ending;
+
+  // In-memory recovery: workers keep their trained state from one generation to the next, and are paused
+  // where those of other programs are stopped.
+  bool workers_outlive() const { return settings.in_memory_recovery; }
+  // The number of workers that have to end, or to pause, before this node is done with the generation.
+  int awaited() const { return workers_outlive() && !is_ending() ? workers.at_work() : workers.running(); }
   // This node's workers are at work in a generation, as far as is known here.
   bool takes_part() const;
   // True if its workers' reports of progress are news. A worker that left the generation repeats its last
   // report.
   bool progresses() const;
-  bool all_ok() const;  // every worker that is part of the generation ended with 0
 
   // A scheduler told us to stop, which may start the job again.
-  bool told_by_scheduler() const { return settings.may_be_started_again && is_schedulers(told_signal); }
-  // Once the workers have ended. REQUIRES: told_signal
+  bool told_by_scheduler() const {
+    return settings.may_be_started_again && is_schedulers(ending.told_signal);
+  }
+  // Once the workers have ended. REQUIRES: ending.told_signal
   int exit_code_when_told() const;
 
   // A signal told it to end, no person's Ctrl-C, and another process comes in its place.
   bool gives_way() const;
 
-  bool ending() const { return ended || told_signal != 0 || give_up || job_end; }
+  bool is_ending() const {
+    return ending.ended || ending.told_signal != 0 || ending.give_up || ending.job_end;
+  }
   // All its workers ended with 0, by themselves. Those of the built-in trainer never do otherwise: they may
   // have been told to pause just when training was complete.
-  bool all_finished() const { return all_ok() && (settings.builtin || !group.stopping); }
+  bool all_finished() const { return workers.all_ok() && (settings.builtin || !generation.stopping); }
   // This node's part of the generation is done.
   bool succeeded() const;
   // The same if this is the only node: it knows that the job succeeded, even without a coordinator.
   bool job_succeeded() const;
   // The end of the wait for a missing coordinator.
-  Millis link_deadline() const;
+  Millis connection_deadline() const;
 };
 
 // A signal repeated this soon counts once: timeout(1) and some supervisors send it twice, and people do not

@@ -21,7 +21,7 @@ Trace breaks(Scenario& s) {
 TEST_CASE("a broken collective waits for its cause, then is reported as collateral") {
   Scenario s(builtin());
   s.joins();
-  s.state.link.heartbeat_at.reset();
+  s.state.connection.heartbeat_at.reset();
   CHECK(breaks(s) == Trace{});
   CHECK(s.passes(2999) == Trace{});
   CHECK(s.passes(3000) == Trace{"failure r2 code 76 collateral", "abort", "signal 15"});
@@ -33,14 +33,14 @@ TEST_CASE("a broken collective whose cause dies here is reported as that death a
   breaks(s);
   s.now = 100;
   CHECK(s.exits(1, 0, SIGSEGV) == Trace{"failure r3 signal 11", "abort", "signal 15"});
-  s.state.link.heartbeat_at.reset();
+  s.state.connection.heartbeat_at.reset();
   CHECK(s.passes(5000) == Trace{});
 }
 
 TEST_CASE("a broken collective is not reported when the stop order comes first") {
   Scenario s(builtin());
   s.joins();
-  s.state.link.heartbeat_at.reset();
+  s.state.connection.heartbeat_at.reset();
   breaks(s);
   CHECK(s.happens(event::StopOrder{1, "node a is lost"}) == Trace{"abort", "signal 15"});
   CHECK(s.passes(5000) == Trace{});

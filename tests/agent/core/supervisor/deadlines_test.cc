@@ -18,7 +18,7 @@ Scenario host_after(int exit_code) {
   s.hosting = true;
   s.joins();
   s.exits(0, exit_code);
-  s.state.link.heartbeat_at.reset();
+  s.state.connection.heartbeat_at.reset();
   const Trace trace = s.happens(job_end(exit_code));
   CHECK(trace.back() == "await members");
   return s;

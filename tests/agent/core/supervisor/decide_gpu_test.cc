@@ -27,8 +27,8 @@ TEST_CASE("a failure is told first; the last word on the generation has the driv
   CHECK(s.exits(1, 0, SIGTERM) == Trace{});
   CHECK(s.happens(event::GpuFound{.serial = 0, .trouble = "GPU 0: Xid 79"}) ==
         Trace{"stopped [r2 signal 6] [r3 signal 15 collateral]"});
-  CHECK(s.state.workers[0].outcome.gpu == "GPU 0: Xid 79");
-  CHECK(s.state.group.reported->gpu == "GPU 0: Xid 79");
+  CHECK(s.state.workers.all[0].outcome.gpu == "GPU 0: Xid 79");
+  CHECK(s.state.generation.reported->gpu == "GPU 0: Xid 79");
 }
 
 TEST_CASE("an answer that comes before the other workers have ended holds nothing up") {
@@ -61,7 +61,7 @@ TEST_CASE("of workers that hang each GPU is asked for, once") {
   CHECK(s.happens(hang) == Trace{"failure r2 signal 9", "ask gpu of #0"});
   s.happens(event::GpuFound{.serial = 0, .trouble = "GPU 0: Xid 62"});
   CHECK(s.exits(0, 0, SIGKILL) == Trace{"signal 15"});
-  CHECK(s.state.workers[0].outcome.gpu == "GPU 0: Xid 62");
+  CHECK(s.state.workers.all[0].outcome.gpu == "GPU 0: Xid 62");
 }
 
 TEST_CASE("processes start once the GPUs are free, and nobody waits twice") {

@@ -71,7 +71,7 @@ TEST_CASE(
     "the next coordinator is waited for as long as for nodes, and then its end is told for what it is") {
   Scenario s(in_pod(builtin(1)));
   s.joins();
-  s.state.link.heartbeat_at.reset();
+  s.state.connection.heartbeat_at.reset();
   s.happens(event::Disconnected{"connection refused", false});
   CHECK(s.passes(599999) == Trace{});
   CHECK(s.passes(600000) == Trace{"abort", "signal 15"});

@@ -19,7 +19,7 @@ Settings in_slurm(Settings settings) {
 Scenario at_work(Settings settings) {
   Scenario s(std::move(settings));
   s.joins(1, 0, 1);
-  s.state.link.heartbeat_at.reset();
+  s.state.connection.heartbeat_at.reset();
   return s;
 }
 

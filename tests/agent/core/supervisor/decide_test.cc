@@ -46,7 +46,7 @@ TEST_CASE("workers that do not end within the grace are killed") {
   Scenario s(external());
   s.joins();
   s.exits(0, 1);
-  s.state.link.heartbeat_at.reset();
+  s.state.connection.heartbeat_at.reset();
   CHECK(s.passes(29999) == Trace{});
   CHECK(s.passes(30000) == Trace{"signal 9"});
   CHECK(s.exits(1, 0, SIGKILL) == Trace{"stopped [r2 code 1] [r3 signal 9 collateral]"});
@@ -285,7 +285,7 @@ TEST_CASE("an agent that lost its connection says that it waits again once its w
 TEST_CASE("workers outlive the loss of the coordinator: a short one goes without a word") {
   Scenario s(builtin());
   s.joins();
-  s.state.link.heartbeat_at.reset();
+  s.state.connection.heartbeat_at.reset();
   CHECK(s.happens(event::Disconnected{"connection reset", false}) == Trace{});
   CHECK(s.passes(900) == Trace{});
   CHECK(s.happens(event::Opened{}) == Trace{"join g1 as 1"});
@@ -404,7 +404,7 @@ TEST_CASE("workers that were stopped have not done their part, even if they ende
 TEST_CASE("the first progress is told at once, further progress at most once a second") {
   Scenario s(builtin());
   s.joins();
-  s.state.group.assignment.group_rank = 0;
+  s.state.generation.assignment.group_rank = 0;
   s.happens(event::JoinAck{"10.0.0.2", 5000, true});
   const auto step = [](std::int64_t n) { return event::Progressed{{.step = n, .total_steps = 100}}; };
   s.now = 400;
@@ -549,7 +549,7 @@ TEST_CASE("the agent that hosts the coordinator ends last") {
   s.hosting = true;
   s.joins();
   s.exits(0, 0);
-  s.state.link.heartbeat_at.reset();
+  s.state.connection.heartbeat_at.reset();
   CHECK(s.happens(job_end(0)) == Trace{"await members"});
   CHECK(s.passes(2500) == Trace{});
   CHECK(printed(s, "waiting for the other nodes"));

@@ -19,7 +19,7 @@ TEST_CASE("who waits for other nodes at an address of this machine alone is told
                                                  {"[::1]:29400", true},
                                                  {"localhost.lan:29400", false}}) {
     Scenario s(builtin());
-    s.state.settings.endpoint = endpoint;
+    s.state.connection.endpoint = endpoint;
     s.happens(event::Connected{});
     s.happens(event::JoinAck{"10.0.0.2", 60000});
     s.happens(waiting(1, 2));

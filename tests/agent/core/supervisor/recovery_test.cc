@@ -22,7 +22,7 @@ struct AtWork : Scenario {
   explicit AtWork(int nproc = 2, int nodes = 2) : Scenario(recovering(nproc)) {
     joins(1, 0, nodes);
     for (int local = 0; local < nproc; ++local) is_ready(local);
-    state.link.heartbeat_at.reset();
+    state.connection.heartbeat_at.reset();
   }
   // A generation in which this node has `count` workers.
   Trace gets(std::int64_t g, int count, int restarts = 0) {
@@ -138,7 +138,7 @@ TEST_CASE("how far the survivors are is told before the coordinator judges the f
   s.happens(event::Progressed{{.step = 30, .total_steps = 100}});
   s.exits(1, 0, SIGKILL);
   s.is_ready(0, 41);
-  CHECK(s.state.group.progress->step == 41);
+  CHECK(s.state.generation.progress->step == 41);
 }
 
 TEST_CASE("what paused workers repeat of their progress is no news, of the next generation it is") {
@@ -151,11 +151,11 @@ TEST_CASE("what paused workers repeat of their progress is no news, of the next 
   s.is_ready(0, 41);
   s.is_ready(1, 41);
   s.happens(stale);
-  CHECK(s.state.group.progress->step == 41);
+  CHECK(s.state.generation.progress->step == 41);
   s.gets(2, 2);
   CHECK(s.state.progresses());
   s.happens(event::Progressed{{.step = 42, .total_steps = 100}});
-  CHECK(s.state.group.progress->step == 42);
+  CHECK(s.state.generation.progress->step == 42);
 }
 
 TEST_CASE("workers that left their generation by themselves have no progress to tell") {

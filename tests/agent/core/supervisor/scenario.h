@@ -179,7 +179,7 @@ class Scenario {
     return happens(e);
   }
 
-  int serial(int local_rank) const { return state.workers[static_cast<std::size_t>(local_rank)].serial; }
+  int serial(int local_rank) const { return state.workers.all[static_cast<std::size_t>(local_rank)].serial; }
 
   // The worker waits for a place in a generation.
   Trace is_ready(int local_rank, std::optional<std::int64_t> step = {}, const std::string& error = "") {

@@ -1,0 +1,67 @@
+// The processes of this node's workers: they are started, get their places in a generation, are replaced and
+// signalled. generation.h knows why.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/core/supervisor/turn.h"
+
+namespace dtrun::agent {
+
+class Workers : Part {
+ public:
+  Workers(Turn& turn, WorkersState& own) : Part(turn), own_(own) {}
+
+  void on(const event::WaitStatus& e);
+  void on(const event::GpusFree& e);
+
+  // Null if it is of an earlier process.
+  const Worker* find(int serial) const;
+  // The worker, its outcome completed; null as above.
+  const Worker* ended(const event::WorkerExited& e);
+  // It waits for a place: takes it at once if there is one for it. True if it left one for that.
+  // REQUIRES: it is alive
+  bool ready(const event::WorkerReady& e);
+  // Asks for its GPU's part in its end, unless that is known or asked.
+  void ask_gpu(const Worker& worker);
+  // The worker whose GPU was asked for; null if nothing was.
+  const Worker* gpu_found(const event::GpuFound& e);
+
+  // Chooses who takes part in a generation that begins, and returns the processes that it misses: workers
+  // that have to be started.
+  std::vector<action::Spawn> choose(const rendezvous::Node& node);
+  // True if these processes have to wait until the GPUs are free of those that ended.
+  bool hold(const std::vector<action::Spawn>& spawn);
+  // Gives those that wait their places. Returns the number of those that have a trained state.
+  int place_ready();
+
+  // In-memory recovery: workers load before a generation begins, so that it can have all of this node.
+  void warm_up();
+  // A worker ended before it took part in the run: that is no failure of the run at first, and another one is
+  // started. False if too many of them ended so.
+  bool replace(const Worker& worker);
+  // Tells the coordinator that the next generation can have all of them, if it can and this one does not.
+  void tell_ready();
+
+  // Signals all that run, or only the one with this serial.
+  void signal(int number, std::optional<int> only = {});
+  // Workers whose process was never started, and which a signal has ended.
+  std::vector<event::WorkerExited> take_unstarted() { return std::exchange(unstarted_, {}); }
+
+ private:
+  Worker* own(int serial);
+  std::vector<action::Spawn> spawn_missing();
+  action::Spawn spawn_of(const Worker& worker) const;
+  void place(Worker& worker);
+
+  WorkersState& own_;
+  std::vector<event::WorkerExited> unstarted_;
+};
+
+// "a worker of this node ended with exit code 1 before it took part in the run"
+std::string ended_early_text(const WorkerOutcome& outcome);
+
+}  // namespace dtrun::agent
