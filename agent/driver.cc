@@ -3,9 +3,7 @@
 //   prepare        signals are watched, open files and MASTER_PORT are taken, the link is opened
 //   loop           anything that happens (a message, a signal, a worker's output or end, a timer) becomes an
 //                  event in the queue; decide() answers it with actions, carried out before the next event
-//   StartWorkers   the last generation's workers are forgotten, the new ones spawned and watched for hangs
-//   a worker ends  SIGCHLD: its group is killed, it is reaped, processes that left its group are killed, its
-//                  output is read to the end; only then WorkerExited
+//   workers        start, are told to leave and end: worker_runner.cc
 //   End            the loop stops; the job's last processes are killed, the link closed, the terminal written
 #include "agent/driver.h"
 
@@ -14,19 +12,16 @@
 #include <algorithm>
 #include <system_error>
 
+#include "agent/core/signal_use.h"
 #include "agent/core/supervisor/notices.h"
 #include "agent/local_address.h"
 #include "agent/output/output_plan.h"
-#include "agent/process/spawn.h"
 #include "agent/system/open_files.h"
 #include "agent/system/termination_log.h"
 #include "agent/system/wall_clock.h"
 #include "agent/text/report.h"
 #include "proto/base/ids.h"
-#include "proto/core/contract.h"
 #include "rendezvous/identity/credential.h"
-
-extern char** environ;
 
 namespace dtrun::agent {
 namespace {
@@ -38,12 +33,6 @@ std::filesystem::path prepared_event_file(const JobSpec& spec) {
   std::error_code ignored;  // prepare() reports it
   std::filesystem::create_directories(run_dir(spec), ignored);
   return run_dir(spec) / "events.jsonl";
-}
-
-std::vector<std::string> own_environment() {
-  std::vector<std::string> entries;
-  for (char** entry = environ; *entry != nullptr; ++entry) entries.emplace_back(*entry);
-  return entries;
 }
 
 Settings settings_of(const JobSpec& spec, const Link& link, const std::string& host) {
@@ -70,30 +59,31 @@ Settings settings_of(const JobSpec& spec, const Link& link, const std::string& h
 
 Driver::Driver(const JobSpec& spec, std::string tag, Watchdog& watchdog, Signals& signals)
     : spec_(spec),
-      trainer_(std::get_if<BuiltinTrainer>(&spec.program)),
       signals_(signals),
       console_(open_console()),
       view_(console_, spec.output.progress),
       log_(prepared_event_file(spec), host_name(), [this](const std::string& why) { console_.error(why); }),
       reporter_(spec, host_name(), console_, log_),
       scratch_(watchdog.scratch()),
-      planner_(spec, own_environment(), tag, scratch_),
-      children_(std::move(tag), watchdog),
-      hang_guard_(
-          loop_,
-          {.heartbeat_timeout = spec.heartbeat_timeout.count(), .stall_timeout = spec.stall_timeout.count()},
-          own_environment(), hang_view()),
-      gpu_guard_(loop_, spec.gpu_reader, own_environment(), "/dev/kmsg",
-                 [this](pid_t pid) { children_.spare(pid); }) {
+      workers_(spec, std::move(tag), watchdog,
+               {.loop = loop_,
+                .console = console_,
+                .view = view_,
+                .log = log_,
+                .scratch = scratch_,
+                .state = state_},
+               {.happened = [this](Event event) { events_.push_back(std::move(event)); },
+                .begins = [this] { reporter_.remove_earlier(); },
+                .kv =
+                    [this](int serial, const std::string& prefix, const control::KvRequest& request) {
+                      if (link_) link_->kv(serial, prefix, request);
+                    }}) {
   identity_.member_id = random_id();
   identity_.host = host_name();
 }
 
 Console& Driver::open_console() {
-  const auto congestion = [this](bool congested) {
-    congested_ = congested;
-    children_.pause_output(congested);
-  };
+  const auto congestion = [this](bool congested) { workers_.pause_output(congested); };
   if (spec_.output.remote) return remote_console_.emplace(loop_, *spec_.output.remote, congestion);
   return own_console_.emplace(loop_, spec_.output.colour, congestion);
 }
@@ -148,7 +138,7 @@ Status Driver::prepare() {
                        {"endpoint", link_->endpoint()},
                        {"device", spec_.device},
                        {"gpus", gpus_text(spec_.gpus)}});
-  gpu_guard_.begin();
+  workers_.begin();
   return {};
 }
 
@@ -177,7 +167,7 @@ void Driver::drain_events() {
     const Event event = std::move(events_.front());
     events_.pop_front();
     for (const Action& action : decide(state_, event, millis_now())) {
-      std::visit([this](const auto& a) { act(a); }, action);
+      std::visit([this](const auto& a) { carry_out(a); }, action);
     }
     if (entry_) entry_->set_ready(state_.takes_part());
     show_waiting();
@@ -215,13 +205,10 @@ void Driver::arm_timer() {
 
 void Driver::finish() {
   view_.clear();
-  hang_guard_.rest();
-  gpu_guard_.rest();
-  if (children_.left_behind()) wait_for_left_behind();
+  workers_.rest();
+  if (workers_.left_behind()) wait_for_left_behind();
   launcher_.reset();
-  children_.clear();
-  children_.sweep();
-  children_.kill_unknown_children();
+  workers_.clear();
   close_link();
   view_.end();
   flush_console();
@@ -237,10 +224,10 @@ void Driver::close_link() {
 void Driver::wait_for_left_behind() {
   close_link();
   events_.clear();
-  while (children_.left_behind() && loop_.run_once().ok()) {
-    const bool again = was_told_to_end() && millis_now() - state_.ending.told_at >= kSameSignal;
+  while (workers_.left_behind() && loop_.run_once().ok()) {
+    const bool again = was_told_to_end() && !state_.ending.told_just_now(millis_now());
     events_.clear();
-    if (again) children_.kill_left_behind("told to end at once");
+    if (again) workers_.kill_left_behind("told to end at once");
   }
 }
 
@@ -286,11 +273,7 @@ void Driver::from_client(rendezvous::ClientEvent event) {
     events_.push_back(event::Disconnected{
         .why = lost->why.message(), .permanent = lost->permanent, .exit_code = lost->why.exit_code()});
   } else if (auto* done = std::get_if<rendezvous::KvDone>(&event)) {
-    WorkerProcess* worker = children_.find(done->worker_serial);
-    if (worker == nullptr) return;
-    control::FromAgent reply;
-    *reply.mutable_kv() = std::move(done->reply);
-    worker->send(reply);
+    workers_.reply(done->worker_serial, std::move(done->reply));
   }
 }
 
@@ -300,133 +283,21 @@ void Driver::told_to_end(int number) {
 }
 
 void Driver::from_signal(int number) {
-  const auto& chosen = spec_.signals_to_handle;
-  if (std::find(chosen.begin(), chosen.end(), number) != chosen.end()) return told_to_end(number);
-  switch (number) {
-    case SIGCHLD:
-      return children_.reap();
-    case SIGTERM:
-    case SIGINT:
-    case SIGHUP:
-    case SIGQUIT:
+  if (number == SIGCHLD) return workers_.reap();
+  switch (use_of_signal(number, spec_)) {
+    case SignalUse::kEnds:
       return told_to_end(number);
-    case SIGUSR1:
-    case SIGUSR2:
-      // dtrun-worker has no use for them.
-      if (trainer_ != nullptr) return spec_.may_be_started_again ? told_to_end(number) : void();
-      [[fallthrough]];
-    case SIGCONT:
-      return children_.signal_groups(number);
-    case SIGTSTP:
-      children_.signal_groups(SIGSTOP);
+    case SignalUse::kForWorkers:
+      return workers_.pass_on(number);
+    case SignalUse::kStops:
+      workers_.pass_on(SIGSTOP);
       return stop_self();
-    default:
-      return;
-  }
-}
-
-void Driver::from_worker(WorkerProcess& worker, int serial, const control::FromWorker& message) {
-  using Body = control::FromWorker;
-  switch (message.body_case()) {
-    case Body::kHello:
-      if (message.hello().protocol() == kControlProtocol)
-        return worker.send(
-            job_message(*trainer_, spec_.gpus, worker.local_rank(), worker.has_in_memory_checkpoint()));
-      return worker.condemn("dtrun and dtrun-worker are of different versions (control protocol " +
-                            std::to_string(kControlProtocol) + " and " +
-                            std::to_string(message.hello().protocol()) + "): install both from one build");
-    case Body::kKv:
-      if (!link_) return;
-      return link_->kv(serial, spec_.run_id + "/" + std::to_string(worker.generation()) + "/", message.kv());
-    case Body::kProgress:
-      worker.set_pulse(message.progress().pulse());
-      if (worker.generation() != state_.generation.number()) return;
-      if (worker.leads()) events_.push_back(to_event(message.progress()));
-      if (worker.leads() && message.progress().has_first_step()) {
-        events_.push_back(
-            event::Trained{.first_step = message.progress().first_step(),
-                           .step = message.progress().step(),
-                           .from_in_memory_checkpoint = message.progress().from_in_memory_checkpoint()});
-      }
-      if (worker.rank() == 0 && state_.progresses()) view_.update(message.progress());
-      return;
-    case Body::kReady:
-      log_.write("worker_ready", {{"generation", worker.generation()},
-                                  {"rank", worker.rank()},
-                                  {"pid", worker.pid()},
-                                  {"step", message.ready().has_step() ? message.ready().step() : -1},
-                                  {"error", message.ready().error()}});
-      events_.push_back(to_event(serial, message.ready()));
-      return;
-    case Body::kCompleted:
-      events_.push_back(to_event(message.completed()));
-      return;
-    case Body::kFault:
-      return worker.set_error(message.fault().message());
-    case Body::BODY_NOT_SET:
+    case SignalUse::kNone:
       return;
   }
 }
 
 // ---- what to do
-
-void Driver::act(const action::StartWorkers& a) {
-  log_.write("start_workers", {{"generation", a.assignment.generation},
-                               {"group_rank", a.assignment.group_rank},
-                               {"world_size", a.assignment.world_size},
-                               {"restart_count", a.assignment.restart_count},
-                               {"reason", a.assignment.reason}});
-  children_.kill_left_behind("the workers are started again");
-  children_.forget_ended();
-  if (children_.empty()) children_.kill_unknown_children();
-  view_.begin({.generation = a.assignment.generation, .world_size = a.assignment.world_size});
-  killed_ = false;
-  spawn(a.spawn);
-}
-
-void Driver::act(const action::WarmUp& a) {
-  children_.forget_ended();
-  spawn(a.spawn);
-}
-
-void Driver::spawn(const std::vector<action::Spawn>& workers) {
-  if (!std::exchange(started_, true)) reporter_.remove_earlier();
-  for (const action::Spawn& one : workers)
-    start_worker(one.serial, planner_.plan(console_, state_.generation.assignment, one.local_rank, one.rank));
-  hang_guard_.watch();
-}
-
-void Driver::act(const action::AwaitGpus&) {
-  gpu_guard_.when_free([this](const std::string& note) { events_.push_back(event::GpusFree{.note = note}); });
-}
-
-void Driver::act(const action::AskGpu& a) {
-  gpu_guard_.explain(gpu_of(a.local_rank), [this, serial = a.serial](std::string trouble) {
-    if (!trouble.empty()) log_.write("gpu_trouble", {{"text", trouble}});
-    events_.push_back(event::GpuFound{.serial = serial, .trouble = std::move(trouble)});
-  });
-}
-
-// The PCI address of the worker's GPU; empty if it is not known.
-std::string Driver::gpu_of(int local_rank) const {
-  const auto index = static_cast<std::size_t>(local_rank);
-  return index < spec_.gpus.size() ? spec_.gpus[index].pci : "";
-}
-
-// A worker keeps the number before its lines while its node has fewer workers, and so others, than usual.
-void Driver::act(const action::PlaceWorker& a) {
-  WorkerProcess* worker = children_.find(a.serial);
-  const Assignment& assignment = state_.generation.assignment;
-  if (worker == nullptr) return;
-  log_.write("place_worker",
-             {{"generation", assignment.generation}, {"rank", a.rank}, {"pid", worker->pid()}});
-  worker->set_place(assignment.generation, a.rank, a.index == 0);
-  if (assignment.node.nproc == spec_.nproc) {
-    const LinePrefix prefix = planner_.prefix(a.rank, worker->local_rank());
-    worker->set_prefix(prefix, prefix);
-  }
-  worker->send(start_message(assignment, a.rank, a.index));
-}
 
 void Driver::act(const action::Recovered& a) {
   log_.write("recovered", {{"generation", state_.generation.number()},
@@ -437,104 +308,6 @@ void Driver::act(const action::Recovered& a) {
                            {"milliseconds", a.took}});
 }
 
-void Driver::act(const action::PauseWorkers& a) {
-  log_.write("pause_workers", {{"after_step", a.after_step}, {"reason", a.reason}});
-  children_.send(
-      stop_message(a.after_step ? control::Stop::PAUSE_AFTER_STEP : control::Stop::PAUSE, a.reason));
-}
-
-void Driver::tell_people(const std::string& text) {
-  log_.write("notice", {{"text", text}});
-  console_.notice(text);
-}
-
-HangGuard::View Driver::hang_view() {
-  HangGuard::View view;
-  view.workers = [this] { return children_.workers(); };
-  view.matters = [this] { return hangs_matter(state_); };
-  view.held_back = [this] { return congested_; };
-  view.silence_tells = [this] { return trainer_ != nullptr || state_.generation.assignment.node_count == 1; };
-  view.spares_victims = [this] { return state_.workers_outlive(); };
-  view.tell = [this](const std::string& text) { tell_people(text); };
-  view.found = [this](std::vector<WorkerOutcome> hung) {
-    for (const WorkerOutcome& one : hung)
-      log_.write("hang", {{"rank", one.rank}, {"pid", one.pid}, {"what", one.error}, {"where", one.where}});
-    events_.push_back(event::HangFound{.generation = state_.generation.number(), .hung = std::move(hung)});
-  };
-  return view;
-}
-
-// A SIGKILL that this agent did not send may be the kernel's, for lack of memory. A shell ends with 137 if
-// its program got one.
-void Driver::note_cause(WorkerOutcome* outcome) {
-  if (killed_ || outcome->cause != EndCause::kUnknown || outcome->ok()) return;
-  const bool shell = outcome->signal == 0 && outcome->exit_code == exit_code_of_signal(SIGKILL);
-  const bool killed = outcome->signal == SIGKILL ? oom_.killed(outcome->pid) : shell && oom_.killed_another();
-  if (killed) outcome->cause = EndCause::kOutOfMemory;
-}
-
-void Driver::start_worker(int serial, WorkerPlan plan) {
-  const int rank = plan.rank;
-  const std::int64_t generation = plan.generation;
-  WorkerProcess::Callbacks callbacks;
-  callbacks.message = [this, serial](const control::FromWorker& message) {
-    from_worker(*children_.find(serial), serial, message);
-  };
-  callbacks.exited = [this, serial](bool well) { return let_end(*children_.find(serial), well); };
-  callbacks.ended = [this, serial](WorkerOutcome outcome, bool never_ran) {
-    note_cause(&outcome);
-    gpu_guard_.ended(outcome.pid);
-    worker_ended(serial, children_.find(serial)->generation(), std::move(outcome), never_ran);
-  };
-  WorkerProcess& worker = children_.add(
-      serial, std::make_unique<WorkerProcess>(loop_, console_, std::move(plan), std::move(callbacks)));
-  worker.start();
-  if (worker.pid() > 0) {
-    log_.write("worker_started", {{"generation", generation}, {"rank", rank}, {"pid", worker.pid()}});
-  }
-}
-
-// A worker that is stopped because the job or the generation failed takes with it the processes that it
-// started: they have received the signal too.
-bool Driver::let_end(const WorkerProcess& worker, bool well) {
-  const Children::Tell tell = [this](const std::string& text) { tell_people(text); };
-  if (well && (state_.ending.told_signal != 0 || !state_.generation.stopping)) {
-    const auto deadline = state_.generation.kill_at ? time_point_of(*state_.generation.kill_at)
-                                                    : Loop::Clock::now() + spec_.shutdown_timeout;
-    return children_.let_end(loop_, worker, deadline, tell);
-  }
-  children_.sweep(worker, well || !state_.generation.stopping ? tell : nullptr);
-  return false;
-}
-
-void Driver::worker_ended(int serial, std::int64_t generation, WorkerOutcome outcome, bool never_ran) {
-  log_.write("worker_ended", {{"generation", generation},
-                              {"rank", outcome.rank},
-                              {"pid", outcome.pid},
-                              {"how", describe_exit(outcome.exit_code, outcome.signal, outcome.cause)},
-                              {"error", outcome.error}});
-  events_.push_back(
-      event::WorkerExited{.serial = serial, .outcome = std::move(outcome), .never_ran = never_ran});
-}
-
-void Driver::act(const action::SignalWorkers& a) {
-  log_.write("signal_workers", {{"signal", describe_signal(a.number)}});
-  hang_guard_.rest();
-  killed_ = killed_ || a.number == SIGKILL;
-  if (a.number == SIGKILL && !a.only) children_.kill_left_behind("the workers are killed too");
-  if (!a.only) return children_.signal_groups(a.number);
-  if (WorkerProcess* worker = children_.find(*a.only)) worker->signal_group(a.number);
-}
-
-void Driver::act(const action::LookAtWorkers& a) { hang_guard_.look(a.limit); }
-
-void Driver::act(const action::KillHung&) { hang_guard_.kill_hung(); }
-
-void Driver::act(const action::AbortWorkers& a) {
-  log_.write("abort_workers", {{"reason", a.reason}});
-  children_.send(stop_message(control::Stop::ABORT, a.reason));
-}
-
 void Driver::act(const action::SendJoin& a) {
   log_.write("join", {{"generation", a.running.generation},
                       {"group_rank", a.running.generation > 0 ? a.running.group_rank : -1},
@@ -543,7 +316,7 @@ void Driver::act(const action::SendJoin& a) {
   link_->send(to_message(a, spec_, identity_));
 }
 
-void Driver::act(const action::SendHeartbeat& a) { link_->send(to_message(a, children_.pids(spec_.nproc))); }
+void Driver::act(const action::SendHeartbeat& a) { link_->send(to_message(a, workers_.pids())); }
 
 void Driver::act(const action::SendFailure& a) {
   log_.write("report_failure",

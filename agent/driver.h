@@ -9,12 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/children.h"
 #include "agent/core/job_spec.h"
 #include "agent/core/supervisor/decide.h"
-#include "agent/health/gpu_guard.h"
-#include "agent/health/hang_guard.h"
-#include "agent/health/oom.h"
 #include "agent/job_registry.h"
 #include "agent/launcher_line.h"
 #include "agent/link.h"
@@ -25,12 +21,12 @@
 #include "agent/process/master_port.h"
 #include "agent/process/scratch.h"
 #include "agent/process/watchdog.h"
-#include "agent/process/worker_planner.h"
 #include "agent/reporter.h"
 #include "agent/system/loop.h"
 #include "agent/system/signals.h"
 #include "agent/wire.h"
 #include "agent/worker_input.h"
+#include "agent/worker_runner.h"
 
 namespace dtrun::agent {
 
@@ -62,20 +58,16 @@ class Driver {
   void from_client(rendezvous::ClientEvent event);
   void from_signal(int number);
   void told_to_end(int number);
-  void from_worker(WorkerProcess& worker, int serial, const control::FromWorker& message);
 
-  // Actions.
-  void act(const action::StartWorkers& a);
-  void act(const action::WarmUp& a);
-  void act(const action::AwaitGpus& a);
-  void act(const action::AskGpu& a);
-  void act(const action::PlaceWorker& a);
+  // Actions. Those that concern workers are theirs.
+  template <typename A>
+  void carry_out(const A& a) {
+    if constexpr (requires { workers_.act(a); })
+      workers_.act(a);
+    else
+      act(a);
+  }
   void act(const action::Recovered& a);
-  void act(const action::PauseWorkers& a);
-  void act(const action::SignalWorkers& a);
-  void act(const action::LookAtWorkers& a);
-  void act(const action::KillHung& a);
-  void act(const action::AbortWorkers& a);
   void act(const action::SendJoin& a);
   void act(const action::SendHeartbeat& a);
   void act(const action::SendFailure& a);
@@ -90,19 +82,10 @@ class Driver {
   void act(const action::Report& a);
   void act(const action::End& a);
 
-  void spawn(const std::vector<action::Spawn>& workers);
-  void start_worker(int serial, WorkerPlan plan);
-  bool let_end(const WorkerProcess& worker, bool well);
-  void worker_ended(int serial, std::int64_t generation, WorkerOutcome outcome, bool never_ran);
-  std::string gpu_of(int local_rank) const;
-  void tell_people(const std::string& text);
-  HangGuard::View hang_view();
-  void note_cause(WorkerOutcome* outcome);
   void leave_word(const JobEnd& run);
   Status hold_master_port();
 
   const JobSpec& spec_;
-  const BuiltinTrainer* const trainer_;  // null for another program
   Signals& signals_;
   Loop loop_;
   // One of the two: a launcher on another host has started us, or not.
@@ -117,23 +100,16 @@ class Driver {
   std::optional<LauncherLine> launcher_;  // if one on another host has started us
   Identity identity_;
   Scratch scratch_;
-  WorkerPlanner planner_;
   Descriptor master_port_;  // keeps the port free for rank 0
-  Children children_;
 
   State state_;
   std::deque<Event> events_;
+  WorkerRunner workers_;
   std::optional<Loop::TimerId> timer_;
   std::optional<Loop::TimerId> waiting_timer_;
   bool waiting_shown_ = false;
   std::string failure_;  // the last reason told to people why the job failed, or cannot be run here
   std::optional<int> exit_code_;
-  bool congested_ = false;
-  bool started_ = false;  // a worker, ever
-  bool killed_ = false;   // we sent SIGKILL to this generation's workers
-  OomWatch oom_ = OomWatch::of_this_process();
-  HangGuard hang_guard_;
-  GpuGuard gpu_guard_;
   std::unique_ptr<Link> link_;  // destroyed first: its events come here
 };
 

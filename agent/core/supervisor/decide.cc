@@ -143,6 +143,18 @@ std::optional<Millis> next_deadline(const State& s) {
   return next;
 }
 
+bool silence_tells(const State& state) {
+  return state.settings.builtin || state.generation.assignment.node_count == 1;
+}
+
+// A worker that is stopped because the job or the generation failed takes with it the processes that it
+// started: they have received the signal too.
+LeftBehindFate fate_of_left_behind(const State& state, bool well, Millis now) {
+  const bool failed = state.generation.stopping && state.ending.told_signal == 0;
+  if (!well || failed) return {.until = {}, .told = well || !state.generation.stopping};
+  return {.until = state.generation.kill_at.value_or(now + state.settings.shutdown_timeout)};
+}
+
 bool hangs_matter(const State& state) { return !state.generation.stopping && !state.generation.look_until; }
 
 }  // namespace dtrun::agent

@@ -78,12 +78,14 @@ struct WorkerCompleted {
 };
 struct Progressed {  // of the built-in trainer, as local rank 0 reports it
   Progress progress;
+  std::int64_t generation = 0;  // of that worker
 };
 struct Trained {                // by the built-in trainer's workers of this node, in their generation
   std::int64_t first_step = 0;  // done before it
   std::int64_t step = 0;
   bool from_in_memory_checkpoint =
-      false;  // first_step's state is a copy that a worker left in its host's memory
+      false;                    // first_step's state is a copy that a worker left in its host's memory
+  std::int64_t generation = 0;  // of those workers
 };
 struct Signal {
   int number = 0;
@@ -223,5 +225,15 @@ std::optional<Millis> next_deadline(const State& state);
 // False while workers are being stopped, or soon will be: they have limited time to end, so it does not
 // matter if one hangs.
 bool hangs_matter(const State& state);
+// A worker that waits for its peers gives heartbeats nevertheless, or has no peers on another node: one that
+// is silent alone is at fault.
+bool silence_tells(const State& state);
+
+// The fate of the processes that a worker leaves behind which has just ended, `well` if with 0.
+struct LeftBehindFate {
+  std::optional<Millis> until;  // they may end by themselves; none: they are killed at once
+  bool told = true;             // people hear of them
+};
+LeftBehindFate fate_of_left_behind(const State& state, bool well, Millis now);
 
 }  // namespace dtrun::agent

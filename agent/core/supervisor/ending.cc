@@ -35,7 +35,7 @@ void Ending::on(const event::Signal& e) {
 }
 
 void Ending::again_told(int number) {
-  if (now_ - own_.told_at < kSameSignal) return;
+  if (own_.told_just_now(now_)) return;
   if (s.settings.may_be_started_again && is_schedulers(number)) return;
   emit(action::DropOutput{});
   if (own_.leaving) return end(*own_.leaving);

@@ -69,7 +69,7 @@ void Generation::say_again() {
 }
 
 void Generation::on(const event::Progressed& e) {
-  if (!s.progresses()) return;
+  if (!s.progresses(e.generation)) return;
   const bool first = !own_.progress || (own_.progress->step == 0 && e.progress.step > 0);
   own_.progress = e.progress;
   connection_.progressed(first);

@@ -54,6 +54,7 @@ void Generation::on(const event::WorkerReady& e) {
 }
 
 void Generation::on(const event::Trained& e) {
+  if (e.generation != generation()) return;
   own_.steps_redone.progressed(e.first_step, e.step);
   const bool broken = own_.stopping || own_.broken_at;  // an older report
   if (!own_.paused_since || broken || e.step <= e.first_step) return;

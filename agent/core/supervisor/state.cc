@@ -46,10 +46,10 @@ bool State::takes_part() const {
          workers.at_work() > 0;
 }
 
-bool State::progresses() const {
+bool State::progresses(std::int64_t of_generation) const {
   const auto works = [](const Worker& worker) { return worker.alive() && worker.stage != Worker::kReady; };
-  return !generation.closed && generation.pause == GenerationState::kNone &&
-         std::ranges::any_of(workers.all, works);
+  return of_generation == generation.number() && !generation.closed &&
+         generation.pause == GenerationState::kNone && std::ranges::any_of(workers.all, works);
 }
 
 bool State::succeeded() const { return generation.number() > 0 && generation.closed && all_finished(); }

@@ -16,6 +16,10 @@
 
 namespace dtrun::agent {
 
+// A signal repeated this soon counts once: timeout(1) and some supervisors send it twice, and people do not
+// press a key this fast.
+inline constexpr Millis kSameSignal = 250;
+
 // The signals by which schedulers stop jobs. A scheduler sends those that it is configured to, one after the
 // other or twice: a second one means no hurry, unlike a person's second Ctrl-C.
 bool is_schedulers(int signal);
@@ -146,6 +150,9 @@ struct EndingState {
   bool reported = false;  // people were told how the job failed
   std::optional<Millis> members_notice_at, members_deadline;
   bool ended = false;
+
+  // A signal that comes now is the one before, delivered twice.
+  bool told_just_now(Millis now) const { return now - told_at < kSameSignal; }
 };
 
 struct State {
@@ -163,9 +170,9 @@ struct State {
   int awaited() const { return workers_outlive() && !is_ending() ? workers.at_work() : workers.running(); }
   // This node's workers are at work in a generation, as far as is known here.
   bool takes_part() const;
-  // True if its workers' reports of progress are news. A worker that left the generation repeats its last
-  // report.
-  bool progresses() const;
+  // True if reports of progress are news from workers that are, or were, in this generation. A worker that
+  // left it repeats its last report.
+  bool progresses(std::int64_t of_generation) const;
 
   // A scheduler told us to stop, which may start the job again.
   bool told_by_scheduler() const {
@@ -191,9 +198,6 @@ struct State {
   Millis connection_deadline() const;
 };
 
-// A signal repeated this soon counts once: timeout(1) and some supervisors send it twice, and people do not
-// press a key this fast.
-inline constexpr Millis kSameSignal = 250;
 // A lost coordinator that is back this soon is not worth a line on the terminal.
 inline constexpr Millis kBlip = 1000;
 

@@ -122,3 +122,25 @@ TEST_CASE("a lost coordinator is waited for 30 s, a `dtrun store` no shorter tha
     CHECK(s.passes(30000) == Trace{"abort", "signal 15"});
   }
 }
+
+TEST_CASE("what a worker left behind may end by itself, unless the worker or the job failed") {
+  Scenario s(external());
+  s.joins();
+  s.now = 1000;
+  CHECK(fate_of_left_behind(s.state, true, s.now).until == 31000);
+  LeftBehindFate fate = fate_of_left_behind(s.state, false, s.now);
+  CHECK_FALSE(fate.until);
+  CHECK(fate.told);
+  s.happens(event::StopOrder{1, "another node failed"});
+  CHECK_FALSE(fate_of_left_behind(s.state, true, s.now).until);
+  fate = fate_of_left_behind(s.state, false, s.now);
+  CHECK_FALSE(fate.until);
+  CHECK_FALSE(fate.told);
+}
+
+TEST_CASE("what a worker left behind that a signal ended has as much time as the worker had") {
+  Scenario s(external());
+  s.joins();
+  s.happens(event::Signal{SIGTERM});
+  CHECK(fate_of_left_behind(s.state, true, 20000).until == 30000);
+}

@@ -23,10 +23,10 @@ event::Assigned as_first_node(std::int64_t generation, int restarts, std::int64_
 // A run of one worker whose first generation fails after 120 steps, and whose second resumes from step 100.
 void fail_once(Scenario& s) {
   s.happens(as_first_node(1, 0));
-  s.happens(event::Trained{0, 120});
+  s.trained(0, 120);
   s.exits(0, 1);
   s.happens(as_first_node(2, 1));
-  s.happens(event::Trained{100, 105});
+  s.trained(100, 105);
 }
 
 event::Ended after_one_restart() {

@@ -85,3 +85,13 @@ TEST_CASE("a hang of workers that are being stopped, or of an earlier generation
   s.happens(event::StopOrder{1, "because"});
   CHECK(s.happens(found({0})) == Trace{});
 }
+
+TEST_CASE("silence tells who hangs of the built-in trainer, and of a program without other nodes") {
+  Scenario trainer(builtin()), program(external()), alone(external());
+  trainer.joins();
+  program.joins();
+  alone.joins(1, 0, 1);
+  CHECK(silence_tells(trainer.state));
+  CHECK_FALSE(silence_tells(program.state));
+  CHECK(silence_tells(alone.state));
+}

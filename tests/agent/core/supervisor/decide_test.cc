@@ -406,28 +406,27 @@ TEST_CASE("the first progress is told at once, further progress at most once a s
   s.joins();
   s.state.generation.assignment.group_rank = 0;
   s.happens(event::JoinAck{"10.0.0.2", 5000, true});
-  const auto step = [](std::int64_t n) { return event::Progressed{{.step = n, .total_steps = 100}}; };
   s.now = 400;
-  CHECK(s.happens(step(0)) == Trace{"heartbeat"});
+  CHECK(s.progressed(0) == Trace{"heartbeat"});
   s.now = 500;
-  CHECK(s.happens(step(1)) == Trace{"heartbeat"});  // the first step, after loading
+  CHECK(s.progressed(1) == Trace{"heartbeat"});  // the first step, after loading
   s.now = 1499;
-  CHECK(s.happens(step(2)) == Trace{});
+  CHECK(s.progressed(2) == Trace{});
   s.now = 1500;
-  CHECK(s.happens(step(3)) == Trace{"heartbeat"});
+  CHECK(s.progressed(3) == Trace{"heartbeat"});
   CHECK(s.passes(6499) == Trace{});
   CHECK(s.passes(6500) == Trace{"heartbeat"});
   s.happens(event::Disconnected{"connection reset", false});
-  CHECK(s.happens(step(4)) == Trace{});
+  CHECK(s.progressed(4) == Trace{});
 }
 
 TEST_CASE("of the nodes without rank 0 only the first progress is told at once, the rest at the next beat") {
   Scenario s(builtin());
   s.joins();
   s.happens(event::JoinAck{"10.0.0.2", 5000, true});
-  CHECK(s.happens(event::Progressed{{.step = 1, .total_steps = 100}}) == Trace{"heartbeat"});
+  CHECK(s.progressed(1) == Trace{"heartbeat"});
   s.now = 4999;
-  CHECK(s.happens(event::Progressed{{.step = 7, .total_steps = 100}}) == Trace{});
+  CHECK(s.progressed(7) == Trace{});
   s.now = 5000;
   const auto actions = decide(s.state, event::Tick{}, s.now);
   REQUIRE(actions.size() == 1);
@@ -437,7 +436,7 @@ TEST_CASE("of the nodes without rank 0 only the first progress is told at once, 
 TEST_CASE("a new generation has made no progress yet") {
   Scenario s(builtin(1));
   s.joins();
-  s.happens(event::Progressed{{.step = 7, .total_steps = 100}});
+  s.progressed(7);
   s.exits(0, 0);
   s.assigned(2);
   s.now = 1000;

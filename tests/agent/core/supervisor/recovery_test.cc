@@ -97,15 +97,14 @@ TEST_CASE("what a recovery kept and how long it took is told once its first step
   AtWork s;
   s.now = 1000;
   s.is_ready(0, 41, "lost rank 3");
-  CHECK(s.happens(event::Trained{.first_step = 0, .step = 41}).empty());
+  CHECK(s.trained(0, 41).empty());
   s.now = 1010;
   s.exits(1, 0, SIGKILL);
   s.gets(2, 1, 1);
-  CHECK(s.happens(event::Trained{.first_step = 41, .step = 41}).empty());
+  CHECK(s.trained(41, 41).empty());
   s.now = 1030;
-  CHECK(s.happens(event::Trained{.first_step = 41, .step = 42}) ==
-        Trace{"recovered at 41, kept 1, replaced 1, took 30"});
-  CHECK(s.happens(event::Trained{.first_step = 41, .step = 43}).empty());
+  CHECK(s.trained(41, 42) == Trace{"recovered at 41, kept 1, replaced 1, took 30"});
+  CHECK(s.trained(41, 43).empty());
 }
 
 TEST_CASE("a replacement that has not trained yet is none that was kept") {
@@ -113,14 +112,13 @@ TEST_CASE("a replacement that has not trained yet is none that was kept") {
   s.exits(1, 0, SIGKILL);
   s.is_ready(0, 41);
   s.gets(2, 1, 1);
-  s.happens(event::Trained{.first_step = 41, .step = 42});
+  s.trained(41, 42);
   s.is_ready(1);
   s.now = 2000;
   s.happens(event::StopOrder{.generation = 2, .reason = "b is whole", .after_step = true});
   s.is_ready(0, 60);
   s.gets(3, 2, 1);
-  CHECK(s.happens(event::Trained{.first_step = 60, .step = 61}) ==
-        Trace{"recovered at 60, kept 1, replaced 0, took 0"});
+  CHECK(s.trained(60, 61) == Trace{"recovered at 60, kept 1, replaced 0, took 0"});
 }
 
 TEST_CASE("a recovery from a copy that outlived all workers is told as such") {
@@ -129,13 +127,13 @@ TEST_CASE("a recovery from a copy that outlived all workers is told as such") {
   for (const int worker : {0, 1}) s.exits(worker, 0, SIGKILL);
   s.gets(2, 1, 1);
   s.now = 1500;
-  CHECK(s.happens(event::Trained{.first_step = 40, .step = 41, .from_in_memory_checkpoint = true}) ==
+  CHECK(s.trained(40, 41, true) ==
         Trace{"recovered at 40, kept 0, replaced 2, took 500, from the host's memory"});
 }
 
 TEST_CASE("how far the survivors are is told before the coordinator judges the failure") {
   AtWork s;
-  s.happens(event::Progressed{{.step = 30, .total_steps = 100}});
+  s.progressed(30);
   s.exits(1, 0, SIGKILL);
   s.is_ready(0, 41);
   CHECK(s.state.generation.progress->step == 41);
@@ -143,27 +141,39 @@ TEST_CASE("how far the survivors are is told before the coordinator judges the f
 
 TEST_CASE("what paused workers repeat of their progress is no news, of the next generation it is") {
   AtWork s;
-  const event::Progressed stale{{.step = 30, .total_steps = 100}};
-  s.happens(stale);
-  CHECK(s.state.progresses());
+  s.progressed(30);
+  CHECK(s.state.progresses(1));
   s.happens(event::StopOrder{1, "a was lost"});
-  CHECK_FALSE(s.state.progresses());
+  CHECK_FALSE(s.state.progresses(1));
   s.is_ready(0, 41);
   s.is_ready(1, 41);
-  s.happens(stale);
+  s.progressed(30);
   CHECK(s.state.generation.progress->step == 41);
   s.gets(2, 2);
-  CHECK(s.state.progresses());
-  s.happens(event::Progressed{{.step = 42, .total_steps = 100}});
+  CHECK(s.state.progresses(2));
+  s.progressed(42);
   CHECK(s.state.generation.progress->step == 42);
 }
 
 TEST_CASE("workers that left their generation by themselves have no progress to tell") {
   AtWork s;
   s.is_ready(0, 41, "lost rank 0");
-  CHECK(s.state.progresses());
+  CHECK(s.state.progresses(1));
   s.is_ready(1, 41, "lost rank 0");
-  CHECK_FALSE(s.state.progresses());
+  CHECK_FALSE(s.state.progresses(1));
+}
+
+TEST_CASE("what a worker says of an earlier generation is none of this one") {
+  AtWork s;
+  s.exits(1, 0, SIGKILL);
+  s.is_ready(0, 41);
+  s.gets(2, 1, 1);
+  CHECK(s.happens(event::Trained{.first_step = 0, .step = 42, .generation = 1}) == Trace{});
+  CHECK(s.happens(event::Progressed{.progress = {.step = 42}, .generation = 1}) == Trace{});
+  CHECK_FALSE(s.state.generation.progress);
+  CHECK_FALSE(s.trained(41, 42).empty());
+  s.progressed(42);
+  CHECK(s.state.generation.progress->step == 42);
 }
 
 TEST_CASE("another node's trouble pauses this one's workers, and nobody is stopped") {

@@ -186,6 +186,14 @@ class Scenario {
     return happens(event::WorkerReady{.serial = serial(local_rank), .step = step, .error = error});
   }
 
+  // Reports of a worker of the current generation.
+  Trace progressed(std::int64_t step) {
+    return happens(event::Progressed{{.step = step, .total_steps = 100}, state.generation.number()});
+  }
+  Trace trained(std::int64_t first_step, std::int64_t step, bool from_in_memory_checkpoint = false) {
+    return happens(event::Trained{first_step, step, from_in_memory_checkpoint, state.generation.number()});
+  }
+
   // The connection breaks and is back at once.
   Trace reconnects(bool resumed) {
     happens(event::Disconnected{"connection reset", false});

@@ -1,0 +1,281 @@
+// The order of events in a worker's life, seen from here:
+//
+//   StartWorkers, WarmUp   the last generation's workers are forgotten, the new ones spawned and watched for
+//                          hangs
+//   a message              answered here, or an event
+//   it ends                SIGCHLD: its group is killed, it is reaped, processes that left its group are
+//                          killed, its output is read to the end; only then WorkerExited
+#include "agent/worker_runner.h"
+
+#include <algorithm>
+#include <csignal>
+#include <memory>
+#include <utility>
+
+#include "agent/text/report.h"
+#include "agent/wire.h"
+#include "proto/core/contract.h"
+
+extern char** environ;
+
+namespace dtrun::agent {
+namespace {
+
+std::vector<std::string> own_environment() {
+  std::vector<std::string> entries;
+  for (char** entry = environ; *entry != nullptr; ++entry) entries.emplace_back(*entry);
+  return entries;
+}
+
+// The PCI address of the worker's GPU; empty if it is not known.
+std::string gpu_of(const JobSpec& spec, int local_rank) {
+  const auto index = static_cast<std::size_t>(local_rank);
+  return index < spec.gpus.size() ? spec.gpus[index].pci : "";
+}
+
+}  // namespace
+
+WorkerRunner::WorkerRunner(const JobSpec& spec, std::string tag, Watchdog& watchdog, Agent agent,
+                           Events events)
+    : spec_(spec),
+      trainer_(std::get_if<BuiltinTrainer>(&spec.program)),
+      agent_(agent),
+      events_(std::move(events)),
+      planner_(spec, own_environment(), tag, agent.scratch),
+      children_(std::move(tag), watchdog),
+      hang_guard_(
+          agent.loop,
+          {.heartbeat_timeout = spec.heartbeat_timeout.count(), .stall_timeout = spec.stall_timeout.count()},
+          own_environment(), hang_view()),
+      gpu_guard_(agent.loop, spec.gpu_reader, own_environment(), "/dev/kmsg",
+                 [this](pid_t pid) { children_.spare(pid); }) {}
+
+HangGuard::View WorkerRunner::hang_view() {
+  HangGuard::View view;
+  view.workers = [this] { return children_.workers(); };
+  view.matters = [this] { return hangs_matter(agent_.state); };
+  view.held_back = [this] { return congested_; };
+  view.silence_tells = [this] { return silence_tells(agent_.state); };
+  view.spares_victims = [this] { return agent_.state.workers_outlive(); };
+  view.tell = [this](const std::string& text) { tell_people(text); };
+  view.found = [this](std::vector<WorkerOutcome> hung) {
+    for (const WorkerOutcome& one : hung)
+      agent_.log.write("hang",
+                       {{"rank", one.rank}, {"pid", one.pid}, {"what", one.error}, {"where", one.where}});
+    events_.happened(
+        event::HangFound{.generation = agent_.state.generation.number(), .hung = std::move(hung)});
+  };
+  return view;
+}
+
+void WorkerRunner::pause_output(bool paused) {
+  congested_ = paused;
+  children_.pause_output(paused);
+}
+
+void WorkerRunner::tell_people(const std::string& text) {
+  agent_.log.write("notice", {{"text", text}});
+  agent_.console.notice(text);
+}
+
+void WorkerRunner::reply(int serial, control::KvReply reply) {
+  WorkerProcess* worker = children_.find(serial);
+  if (worker == nullptr) return;
+  control::FromAgent message;
+  *message.mutable_kv() = std::move(reply);
+  worker->send(message);
+}
+
+void WorkerRunner::rest() {
+  hang_guard_.rest();
+  gpu_guard_.rest();
+}
+
+void WorkerRunner::clear() {
+  children_.clear();
+  children_.sweep();
+  children_.kill_unknown_children();
+}
+
+// ---- they start
+
+void WorkerRunner::act(const action::StartWorkers& a) {
+  agent_.log.write("start_workers", {{"generation", a.assignment.generation},
+                                     {"group_rank", a.assignment.group_rank},
+                                     {"world_size", a.assignment.world_size},
+                                     {"restart_count", a.assignment.restart_count},
+                                     {"reason", a.assignment.reason}});
+  children_.kill_left_behind("the workers are started again");
+  children_.forget_ended();
+  if (children_.empty()) children_.kill_unknown_children();
+  agent_.view.begin({.generation = a.assignment.generation, .world_size = a.assignment.world_size});
+  killed_ = false;
+  spawn(a.spawn);
+}
+
+void WorkerRunner::act(const action::WarmUp& a) {
+  children_.forget_ended();
+  spawn(a.spawn);
+}
+
+void WorkerRunner::spawn(const std::vector<action::Spawn>& workers) {
+  if (!std::exchange(started_, true)) events_.begins();
+  const Assignment& assignment = agent_.state.generation.assignment;
+  for (const action::Spawn& one : workers)
+    start(one.serial, planner_.plan(agent_.console, assignment, one.local_rank, one.rank));
+  hang_guard_.watch();
+}
+
+void WorkerRunner::start(int serial, WorkerPlan plan) {
+  const int rank = plan.rank;
+  const std::int64_t generation = plan.generation;
+  WorkerProcess::Callbacks callbacks;
+  callbacks.message = [this, serial](const control::FromWorker& message) {
+    said(*children_.find(serial), serial, message);
+  };
+  callbacks.exited = [this, serial](bool well) { return let_end(*children_.find(serial), well); };
+  callbacks.ended = [this, serial](WorkerOutcome outcome, bool never_ran) {
+    ended(serial, std::move(outcome), never_ran);
+  };
+  WorkerProcess& worker = children_.add(
+      serial,
+      std::make_unique<WorkerProcess>(agent_.loop, agent_.console, std::move(plan), std::move(callbacks)));
+  worker.start();
+  if (worker.pid() > 0) {
+    agent_.log.write("worker_started", {{"generation", generation}, {"rank", rank}, {"pid", worker.pid()}});
+  }
+}
+
+void WorkerRunner::act(const action::AwaitGpus&) {
+  gpu_guard_.when_free([this](const std::string& note) { events_.happened(event::GpusFree{.note = note}); });
+}
+
+// A worker keeps the number before its lines while its node has fewer workers, and so others, than usual.
+void WorkerRunner::act(const action::PlaceWorker& a) {
+  WorkerProcess* worker = children_.find(a.serial);
+  const Assignment& assignment = agent_.state.generation.assignment;
+  if (worker == nullptr) return;
+  agent_.log.write("place_worker",
+                   {{"generation", assignment.generation}, {"rank", a.rank}, {"pid", worker->pid()}});
+  worker->set_place(assignment.generation, a.rank, a.index == 0);
+  if (assignment.node.nproc == spec_.nproc) {
+    const LinePrefix prefix = planner_.prefix(a.rank, worker->local_rank());
+    worker->set_prefix(prefix, prefix);
+  }
+  worker->send(start_message(assignment, a.rank, a.index));
+}
+
+// ---- they speak
+
+void WorkerRunner::said(WorkerProcess& worker, int serial, const control::FromWorker& message) {
+  using Body = control::FromWorker;
+  switch (message.body_case()) {
+    case Body::kHello:
+      if (message.hello().protocol() == kControlProtocol)
+        return worker.send(
+            job_message(*trainer_, spec_.gpus, worker.local_rank(), worker.has_in_memory_checkpoint()));
+      return worker.condemn("dtrun and dtrun-worker are of different versions (control protocol " +
+                            std::to_string(kControlProtocol) + " and " +
+                            std::to_string(message.hello().protocol()) + "): install both from one build");
+    case Body::kKv:
+      return events_.kv(serial, spec_.run_id + "/" + std::to_string(worker.generation()) + "/", message.kv());
+    case Body::kProgress:
+      return progressed(worker, message.progress());
+    case Body::kReady:
+      agent_.log.write("worker_ready", {{"generation", worker.generation()},
+                                        {"rank", worker.rank()},
+                                        {"pid", worker.pid()},
+                                        {"step", message.ready().has_step() ? message.ready().step() : -1},
+                                        {"error", message.ready().error()}});
+      return events_.happened(to_event(serial, message.ready()));
+    case Body::kCompleted:
+      return events_.happened(to_event(message.completed()));
+    case Body::kFault:
+      return worker.set_error(message.fault().message());
+    case Body::BODY_NOT_SET:
+      return;
+  }
+}
+
+// One worker speaks for those of its node.
+void WorkerRunner::progressed(WorkerProcess& worker, const control::Progress& progress) {
+  worker.set_pulse(progress.pulse());
+  if (worker.leads()) {
+    event::Progressed event = to_event(progress);
+    event.generation = worker.generation();
+    events_.happened(std::move(event));
+  }
+  if (worker.leads() && progress.has_first_step()) {
+    events_.happened(event::Trained{.first_step = progress.first_step(),
+                                    .step = progress.step(),
+                                    .from_in_memory_checkpoint = progress.from_in_memory_checkpoint(),
+                                    .generation = worker.generation()});
+  }
+  if (worker.rank() == 0 && agent_.state.progresses(worker.generation())) agent_.view.update(progress);
+}
+
+// ---- they are told to leave
+
+void WorkerRunner::act(const action::PauseWorkers& a) {
+  agent_.log.write("pause_workers", {{"after_step", a.after_step}, {"reason", a.reason}});
+  children_.send(
+      stop_message(a.after_step ? control::Stop::PAUSE_AFTER_STEP : control::Stop::PAUSE, a.reason));
+}
+
+void WorkerRunner::act(const action::AbortWorkers& a) {
+  agent_.log.write("abort_workers", {{"reason", a.reason}});
+  children_.send(stop_message(control::Stop::ABORT, a.reason));
+}
+
+void WorkerRunner::act(const action::SignalWorkers& a) {
+  agent_.log.write("signal_workers", {{"signal", describe_signal(a.number)}});
+  hang_guard_.rest();
+  killed_ = killed_ || a.number == SIGKILL;
+  if (a.number == SIGKILL && !a.only) children_.kill_left_behind("the workers are killed too");
+  if (!a.only) return children_.signal_groups(a.number);
+  if (WorkerProcess* worker = children_.find(*a.only)) worker->signal_group(a.number);
+}
+
+void WorkerRunner::act(const action::LookAtWorkers& a) { hang_guard_.look(a.limit); }
+
+void WorkerRunner::act(const action::KillHung&) { hang_guard_.kill_hung(); }
+
+// ---- they end
+
+bool WorkerRunner::let_end(const WorkerProcess& worker, bool well) {
+  const Children::Tell tell = [this](const std::string& text) { tell_people(text); };
+  const LeftBehindFate fate = fate_of_left_behind(agent_.state, well, millis_now());
+  if (fate.until) return children_.let_end(agent_.loop, worker, time_point_of(*fate.until), tell);
+  children_.sweep(worker, fate.told ? tell : nullptr);
+  return false;
+}
+
+void WorkerRunner::ended(int serial, WorkerOutcome outcome, bool never_ran) {
+  note_cause(&outcome);
+  gpu_guard_.ended(outcome.pid);
+  agent_.log.write("worker_ended", {{"generation", children_.find(serial)->generation()},
+                                    {"rank", outcome.rank},
+                                    {"pid", outcome.pid},
+                                    {"how", describe_exit(outcome.exit_code, outcome.signal, outcome.cause)},
+                                    {"error", outcome.error}});
+  events_.happened(
+      event::WorkerExited{.serial = serial, .outcome = std::move(outcome), .never_ran = never_ran});
+}
+
+// A SIGKILL that this agent did not send may be the kernel's, for lack of memory. A shell ends with 137 if
+// its program got one.
+void WorkerRunner::note_cause(WorkerOutcome* outcome) {
+  if (killed_ || outcome->cause != EndCause::kUnknown || outcome->ok()) return;
+  const bool shell = outcome->signal == 0 && outcome->exit_code == exit_code_of_signal(SIGKILL);
+  const bool killed = outcome->signal == SIGKILL ? oom_.killed(outcome->pid) : shell && oom_.killed_another();
+  if (killed) outcome->cause = EndCause::kOutOfMemory;
+}
+
+void WorkerRunner::act(const action::AskGpu& a) {
+  gpu_guard_.explain(gpu_of(spec_, a.local_rank), [this, serial = a.serial](std::string trouble) {
+    if (!trouble.empty()) agent_.log.write("gpu_trouble", {{"text", trouble}});
+    events_.happened(event::GpuFound{.serial = serial, .trouble = std::move(trouble)});
+  });
+}
+
+}  // namespace dtrun::agent
