@@ -1,5 +1,3 @@
-#include "worker/data/csv_dataset.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <string>
@@ -7,6 +5,7 @@
 
 #include "worker/base/pulse.h"
 #include "worker/data/csv.h"
+#include "worker/data/dataset_types.h"
 #include "worker/data/input_file.h"
 #include "worker/data/message.h"
 #include "worker/data/windows.h"

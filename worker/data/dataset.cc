@@ -5,19 +5,14 @@
 #include <iterator>
 
 #include "worker/base/error.h"
-#include "worker/data/csv_dataset.h"
-#include "worker/data/fashion_mnist.h"
-#include "worker/data/idx_dataset.h"
-#include "worker/data/synthetic.h"
-#include "worker/data/text.h"
-#include "worker/data/tokens.h"
+#include "worker/data/dataset_types.h"
 
 namespace dtrun::worker {
 namespace {
 
 struct DatasetType {
   DataType type;
-  Result<std::unique_ptr<Dataset>> (*load)(const DataConfig&, Split);
+  LoadedDataset (*load)(const DataConfig&, Split);
   Result<DatasetFacts> (*check)(const DataConfig&);
 };
 
@@ -38,9 +33,7 @@ const DatasetType& kind_of(const DataConfig& config) {
 }  // namespace
 
 std::unique_ptr<Dataset> load_dataset(const DataConfig& config, Split split) {
-  Result<std::unique_ptr<Dataset>> dataset = kind_of(config).load(config, split);
-  if (!dataset.ok()) throw WorkerError(dataset.status().exit_code(), dataset.status().message());
-  return std::move(dataset).value();
+  return value_or_throw(kind_of(config).load(config, split));
 }
 
 Result<DatasetFacts> check_dataset(const DataConfig& config) { return kind_of(config).check(config); }

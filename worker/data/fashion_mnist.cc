@@ -1,8 +1,7 @@
-#include "worker/data/fashion_mnist.h"
-
 #include <filesystem>
 #include <string>
 
+#include "worker/data/dataset_types.h"
 #include "worker/data/idx_pair.h"
 #include "worker/data/message.h"
 

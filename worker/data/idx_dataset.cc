@@ -1,11 +1,10 @@
-#include "worker/data/idx_dataset.h"
-
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "worker/data/dataset_types.h"
 #include "worker/data/idx_pair.h"
 #include "worker/data/message.h"
 

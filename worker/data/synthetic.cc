@@ -1,9 +1,8 @@
-#include "worker/data/synthetic.h"
-
 #include <algorithm>
 #include <string>
 
 #include "worker/core/philox.h"
+#include "worker/data/dataset_types.h"
 #include "worker/data/windows.h"
 
 namespace dtrun::worker {

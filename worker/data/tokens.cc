@@ -8,6 +8,7 @@
 
 #include "worker/base/error.h"
 #include "worker/data/data_tokenizer.h"
+#include "worker/data/dataset_types.h"
 #include "worker/data/input_file.h"
 #include "worker/data/message.h"
 #include "worker/data/windows.h"

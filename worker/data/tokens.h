@@ -1,15 +1,12 @@
 // Token files: .bin shards of 16-bit tokens, little-endian, as the scripts of llm.c write them (a header of
-// 256 int32: magic 20240520, version 1, number of tokens) or those of nanoGPT (no header). They are read in
-// place, so their size does not matter.
+// 256 int32: magic 20240520, version 1, number of tokens) or those of nanoGPT (no header).
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 
 #include "proto/core/status.h"
-#include "worker/data/dataset.h"
 
 namespace dtrun::worker {
 
@@ -27,10 +24,5 @@ Result<TokenLayout> parse_token_header(std::span<const std::uint8_t> beginning, 
 
 // The header of a file in the form of llm.c. REQUIRES: tokens < 2^31.
 std::string token_header(std::uint64_t tokens);
-
-// data.path is a directory, whose .bin files have "train", or "val" or "test", in their names; or one file,
-// whose end is the test split. Samples do not cross shards. Failures have EX_NOINPUT and name the file.
-Result<std::unique_ptr<Dataset>> load_tokens(const DataConfig& config, Split split);
-Result<DatasetFacts> check_tokens(const DataConfig& config);
 
 }  // namespace dtrun::worker

@@ -1,10 +1,9 @@
-#include "worker/data/csv_dataset.h"
-
 #include <doctest/doctest.h>
 
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
 #include "tests/worker/data/datasets.h"
+#include "worker/data/dataset_types.h"
 
 namespace dtrun::worker {
 namespace {

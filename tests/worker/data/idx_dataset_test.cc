@@ -1,11 +1,10 @@
-#include "worker/data/idx_dataset.h"
-
 #include <doctest/doctest.h>
 
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
 #include "tests/worker/data/datasets.h"
 #include "tests/worker/data/idx_files.h"
+#include "worker/data/dataset_types.h"
 
 namespace dtrun::worker {
 namespace {

@@ -1,5 +1,3 @@
-#include "worker/data/synthetic.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <numeric>
 
 #include "tests/worker/data/datasets.h"
+#include "worker/data/dataset_types.h"
 
 namespace dtrun::worker {
 namespace {

@@ -1,10 +1,9 @@
-#include "worker/data/text.h"
-
 #include <doctest/doctest.h>
 
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
 #include "tests/worker/data/datasets.h"
+#include "worker/data/dataset_types.h"
 #include "worker/data/input_file.h"
 #include "worker/data/tokenized_text.h"
 #include "worker/tokenizer/load.h"
