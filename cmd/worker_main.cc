@@ -111,16 +111,15 @@ int train_for(ControlClient& agent, const CudaLaunches& launches) {
   stop_point(StopPoint::kHello);
   const control::Job job = agent.hello();
   stop_point(StopPoint::kLoading);
-  Result<JobConfig> config = parse_config(job.config_json(), "config", {});
-  if (!config.ok()) throw WorkerError(config.status().exit_code(), config.status().message());
+  const JobConfig config = value_or_throw(parse_config(job.config_json(), "config", {}));
 
   TrainingProgress loading;
   agent.report(loading);
-  const Datasets data = load_datasets(config.value());
-  const std::string& folder = config.value().output_dir;
+  const Datasets data = load_datasets(config);
+  const std::string& folder = config.output_dir;
   const std::filesystem::path plans =
       folder.empty() ? "" : std::filesystem::path(folder) / "cudnn_plans.json";
-  Replica replica(config.value(), data, job.lanes(),
+  Replica replica(config, data, job.lanes(),
                   job.device() == "cuda" ? make_cuda_device(job.gpu(), plans, launches) : make_cpu_device());
   if (job.in_memory_checkpoint_fd() > 0) keep_in_memory_checkpoint(replica, job.in_memory_checkpoint_fd());
   control::Ready ready;
@@ -141,9 +140,8 @@ int train_for(ControlClient& agent, const CudaLaunches& launches) {
 int tell_fingerprint() {
   try {
     const std::string text(std::istreambuf_iterator<char>(std::cin), {});
-    const Result<JobConfig> config = parse_config(text, "config", {});
-    if (!config.ok()) throw WorkerError(config.status().exit_code(), config.status().message());
-    std::puts(fingerprint_on_cpu(config.value()).c_str());
+    const JobConfig config = value_or_throw(parse_config(text, "config", {}));
+    std::puts(fingerprint_on_cpu(config).c_str());
     return kExitOk;
   } catch (const WorkerError& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -17,11 +17,8 @@ std::string value_of(const std::optional<Given>& given, const char* otherwise) {
 }
 
 Status read_number(const std::optional<Given>& given, int* number) {
-  if (!given) return {};
-  const Result<int> count = parse_int(*given, 0, "a whole number from 0 on");
-  if (!count.ok()) return count.status();
-  *number = count.value();
-  return {};
+  return read_given(given, number,
+                    [](const Given& value) { return parse_int(value, 0, "a whole number from 0 on"); });
 }
 
 }  // namespace dtrun::cmd

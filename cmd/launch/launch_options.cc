@@ -12,6 +12,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "agent/system/own_environment.h"
 #include "cmd/hosts/host_filter.h"
 #include "cmd/hosts/hostfile.h"
 #include "cmd/hosts/travelling_environment.h"
@@ -22,8 +23,6 @@
 #include "proto/base/ids.h"
 #include "proto/core/exit_codes.h"
 #include "rendezvous/identity/job_key.h"
-
-extern char** environ;
 
 namespace dtrun::cmd {
 namespace {
@@ -86,12 +85,6 @@ Status read_nodes(const Options& options, LaunchPlan* plan) {
   return {};
 }
 
-std::vector<std::string> own_environment() {
-  std::vector<std::string> entries;
-  for (char** entry = environ; *entry != nullptr; ++entry) entries.emplace_back(*entry);
-  return entries;
-}
-
 Status read_environment(const Options& options, const Notice& notice, launch::Job* job) {
   std::vector<EnvironmentRule> rules;
   if (const auto file = options.given("env_file")) {
@@ -108,7 +101,7 @@ Status read_environment(const Options& options, const Notice& notice, launch::Jo
       rules.push_back(std::move(rule).value());
     }
   }
-  const std::vector<std::string> own = own_environment();
+  const std::vector<std::string> own = agent::own_environment();
   for (const std::string& name : not_set_here(own, rules))
     notice(name + " is not set here, so it does not travel");
   for (const std::string& entry : travelling_environment(own, rules)) job->add_environment(entry);

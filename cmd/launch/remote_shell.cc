@@ -10,10 +10,9 @@
 #include <utility>
 
 #include "agent/process/spawn.h"
+#include "agent/system/own_environment.h"
 #include "agent/system/pidfd.h"
 #include "proto/core/contract.h"
-
-extern char** environ;
 
 namespace dtrun::cmd {
 namespace {
@@ -52,7 +51,7 @@ Status RemoteShell::spawn(const std::vector<std::string>& argv) {
     if (!pipe->ok()) return pipe->status();
   agent::SpawnPlan plan;
   plan.argv = argv;
-  for (char** entry = environ; *entry != nullptr; ++entry) plan.environment.emplace_back(*entry);
+  plan.environment = agent::own_environment();
   plan.stdin_fd = in.value().read_end.get();
   plan.stdout_fd = out.value().write_end.get();
   plan.stderr_fd = err.value().write_end.get();

@@ -4,17 +4,12 @@
 #include <cctype>
 #include <sstream>
 
+#include "proto/core/overloaded.h"
+
 namespace dtrun::cmd {
 namespace {
 
 constexpr std::size_t kNarrowest = 60, kWidest = 110, kMarkdownWidth = 120;
-
-template <typename... Forms>
-struct Overloaded : Forms... {
-  using Forms::operator()...;
-};
-template <typename... Forms>
-Overloaded(Forms...) -> Overloaded<Forms...>;
 
 // Appends `text` in lines of at most `columns`, all but the first behind `indent` spaces. The cursor stands
 // at `at`.

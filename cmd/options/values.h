@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -15,6 +16,16 @@
 #include "proto/core/status.h"
 
 namespace dtrun::cmd {
+
+// If the option is given: `parse` makes its value, which becomes *field.
+template <typename Field, typename Parse>
+Status read_given(const std::optional<Given>& given, Field* field, const Parse& parse) {
+  if (!given) return {};
+  auto value = parse(*given);
+  if (!value.ok()) return value.status();
+  *field = std::move(value).value();
+  return {};
+}
 
 Status usage(const std::string& message);
 std::string quoted(const Given& given);  // "--nnodes=2"

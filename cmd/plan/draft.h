@@ -40,15 +40,9 @@ struct Draft {
     return *result;
   }
 
-  // If the option is given: `parse` makes its value, which becomes *field.
   template <typename Field, typename Parse>
   Status read(OptionName name, Field* field, Parse parse) const {
-    const std::optional<Given> given = options.given(name);
-    if (!given) return {};
-    auto value = parse(*given);
-    if (!value.ok()) return value.status();
-    *field = std::move(value).value();
-    return {};
+    return read_given(options.given(name), field, parse);
   }
 
   // Says "--role has no effect" and `why`, if the user gave the option. The launch section does not count: it

@@ -12,12 +12,13 @@
 
 #include "agent/system/answer.h"
 #include "cmd/machine/machine.h"
-#include "cmd/plan/fit_check.h"
 #include "cmd/plan/memory_check.h"
 #include "proto/core/exit_codes.h"
 #include "worker/checkpoint/config_drift.h"
 #include "worker/checkpoint/output_lock.h"
 #include "worker/config/config.h"
+#include "worker/data/dataset.h"
+#include "worker/memory/need.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -34,6 +35,17 @@ Status check_writable(const std::filesystem::path& directory) {
   if (access(existing.c_str(), W_OK) == 0) return {};
   return errno_status(kExitCannotCreate, existing.string(), errno)
       .within("cannot write " + directory.string());
+}
+
+// In the words of the workers, who would refuse data that does not fit their model one by one. OK for other
+// programs than the built-in trainer, and for data that cannot be looked at any more.
+Status check_fit(const JobSpec& spec) {
+  const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program);
+  if (trainer == nullptr) return {};
+  const Result<worker::JobConfig> config = worker::parse_config(trainer->config_json, "config", {});
+  if (!config.ok()) return {};
+  const Result<worker::DatasetFacts> data = worker::check_dataset(config.value().data);
+  return data.ok() ? worker::check_fit(config.value(), data.value()) : Status();
 }
 
 // Another writer of the output directory is in the way, and is reported before workers start.

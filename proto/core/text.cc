@@ -15,6 +15,11 @@ std::string decimals(double number, int digits) {
   return text;
 }
 
+std::string in_gibibytes(std::uint64_t bytes) {
+  const double mebibytes = static_cast<double>(bytes) / (1 << 20);
+  return mebibytes < 1024 ? decimals(mebibytes, 1) + " MiB" : decimals(mebibytes / 1024, 1) + " GiB";
+}
+
 std::string with_thousands(std::uint64_t number) {
   std::string digits = std::to_string(number);
   for (std::size_t at = digits.size(); at > 3;) {

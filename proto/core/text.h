@@ -20,6 +20,9 @@ std::string decimals(double number, int digits);
 // "1,234,567"
 std::string with_thousands(std::uint64_t number);
 
+// "61.2 GiB", "512.0 MiB"
+std::string in_gibibytes(std::uint64_t bytes);
+
 // "5 s", "0.5 s": the nearest tenth. REQUIRES: not negative
 std::string seconds_text(Millis duration);
 // "12 s": rounded up, never negative.

@@ -6,8 +6,10 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "proto/core/exit_codes.h"
+#include "proto/core/status.h"
 
 namespace dtrun::worker {
 
@@ -20,6 +22,13 @@ class WorkerError : public std::runtime_error {
  private:
   int exit_code_;
 };
+
+// The value of a result; throws a failed one.
+template <typename T>
+T value_or_throw(Result<T> result) {
+  if (!result.ok()) throw WorkerError(result.status().exit_code(), result.status().message());
+  return std::move(result).value();
+}
 
 // The error for a file or directory that cannot be written: EX_IOERR where the disk is full or broken, which
 // may be cured while the run goes on, else EX_CANTCREAT. `what` ends in the file's name; the message ends in

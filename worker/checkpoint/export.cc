@@ -27,12 +27,6 @@ std::string read_file(const fs::path& path) {
   return bytes;
 }
 
-LoadedTokenizer tokenizer_in(const fs::path& directory) {
-  auto loaded = load_tokenizer(directory);
-  if (!loaded.ok()) throw WorkerError(loaded.status().exit_code(), loaded.status().message());
-  return std::move(loaded).value();
-}
-
 // The tokenizer_config.json that transformers reads beside the tokenizer's files.
 Json tokenizer_config(const LoadedTokenizer& loaded, const Json& hub) {
   const Tokenizer& tokenizer = *loaded.tokenizer;
@@ -85,7 +79,7 @@ Exported export_model(const fs::path& run, const fs::path& directory) {
   Json hub = hub_config(config->second, source);
   std::vector<std::pair<std::string, std::string>> files{{kModelFile, bytes}};
   if (const fs::path run_directory = run_directory_of(source); has_tokenizer(run_directory)) {
-    const LoadedTokenizer loaded = tokenizer_in(run_directory);
+    const LoadedTokenizer loaded = value_or_throw(load_tokenizer(run_directory));
     for (const TokenizerFile& file : loaded.files) files.emplace_back(file.name, file.bytes);
     files.emplace_back("tokenizer_config.json", tokenizer_config(loaded, hub).dump(2) + "\n");
     if (const auto end = loaded.tokenizer->id_of(kEndOfText))

@@ -10,12 +10,11 @@
 namespace dtrun::worker {
 
 void keep_tokenizer(const JobConfig& config, bool goes_on) {
-  const auto loaded = tokenizer_of(config.data);
-  if (!loaded.ok()) throw WorkerError(loaded.status().exit_code(), loaded.status().message());
-  if (!loaded.value()) return;
+  const auto loaded = value_or_throw(tokenizer_of(config.data));
+  if (!loaded) return;
   const std::filesystem::path directory = config.output_dir;
   const std::vector<TokenizerFile> kept = tokenizer_files_in(directory);
-  const std::vector<TokenizerFile>& files = loaded.value()->files;
+  const std::vector<TokenizerFile>& files = loaded->files;
   if (kept == files) return;
   if (goes_on && !kept.empty()) {
     throw WorkerError(kExitConfig, "the data's tokenizer is not the one that this run began with, " +

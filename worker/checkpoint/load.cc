@@ -15,17 +15,10 @@ namespace fs = std::filesystem;
 
 constexpr char kHubPrefix[] = "transformer.";  // in a file of GPT2LMHeadModel
 
-// Throws a failed Result as WorkerError; its message begins with `path`.
+// As value_or_throw(); the error's message begins with `path`.
 template <typename T>
-T value_or_throw(Result<T> result, const fs::path& path) {
-  if (!result.ok())
-    throw WorkerError(result.status().exit_code(), path.string() + ": " + result.status().message());
-  return std::move(result).value();
-}
-template <typename T>
-T value_or_throw(Result<T> result) {
-  if (!result.ok()) throw WorkerError(result.status().exit_code(), result.status().message());
-  return std::move(result).value();
+T value_in(Result<T> result, const fs::path& path) {
+  return value_or_throw(result.ok() ? std::move(result) : Result<T>(result.status().within(path.string())));
 }
 
 // A checkpoint's files, each verified when it is read. They are read one after the other and freed at once:
@@ -41,19 +34,19 @@ class Files {
                             "OUTPUT_DIR/checkpoints/step-00000500, or use \"auto\" or \"none\"");
     }
     const fs::path path = directory_ / kManifestFile;
-    manifest_ = value_or_throw(parse_manifest(value_or_throw(read_whole(path))), path);
+    manifest_ = value_in(parse_manifest(value_or_throw(read_whole(path))), path);
   }
 
   StateText state() const {
     const std::string text = value_or_throw(read_verified(directory_, kStateFile, manifest_));
-    return value_or_throw(parse_state(text), directory_ / kStateFile);
+    return value_in(parse_state(text), directory_ / kStateFile);
   }
   // The result of `values` for one of the files with tensors.
   template <typename Values>
   auto tensors(const char* name, const Values& values) const {
     const std::string content = value_or_throw(read_verified(directory_, name, manifest_));
-    const Safetensors parsed = value_or_throw(parse_safetensors(content), directory_ / name);
-    return value_or_throw(values(parsed), directory_ / name);
+    const Safetensors parsed = value_in(parse_safetensors(content), directory_ / name);
+    return value_in(values(parsed), directory_ / name);
   }
   void verify_tensors() const {
     for (const char* name : {kModelFile, kOptimizerFile})
@@ -126,10 +119,10 @@ std::vector<float> load_parameters(const fs::path& from, const Program& program)
   std::error_code error;
   const fs::path path = fs::is_directory(from, error) ? from / kModelFile : from;
   const std::string content = value_or_throw(read_whole(path));
-  const Safetensors file = value_or_throw(parse_safetensors(content), path);
+  const Safetensors file = value_in(parse_safetensors(content), path);
   const bool prefixed = std::ranges::any_of(
       file.tensors, [](const Tensor& tensor) { return tensor.name.starts_with(kHubPrefix); });
-  return value_or_throw(parameter_values(file, program, prefixed ? kHubPrefix : ""), path);
+  return value_in(parameter_values(file, program, prefixed ? kHubPrefix : ""), path);
 }
 
 bool has_checkpoints(const fs::path& output_dir) { return !list_checkpoints(output_dir).empty(); }

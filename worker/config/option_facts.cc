@@ -3,7 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "worker/base/overloaded.h"
+#include "proto/core/overloaded.h"
 #include "worker/config/options.h"
 
 namespace dtrun::worker {

@@ -13,10 +13,16 @@ struct Ceilings {
   double bytes = 0;  // a second, read and written
 };
 
-// The least work of an operation.
+// The least work of an operation, with any kernel. A multiplication with its addition is two flops; only
+// matmuls, convolutions and attention count any. Bytes of the device's memory, each once, without those that
+// a kernel leaves for another of the same operation.
 struct OpCost {
-  double flops = 0;
-  double read_bytes = 0, written_bytes = 0;  // from and to the device's memory
+  double flops = 0, read = 0, written = 0;
+  double bytes() const { return read + written; }
+  OpCost& operator+=(const OpCost& other) {
+    flops += other.flops, read += other.read, written += other.written;
+    return *this;
+  }
 };
 
 // Operations that do the same at different times, or for different nodes of a program.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "worker/base/overloaded.h"
+#include "proto/core/overloaded.h"
 
 namespace dtrun::worker {
 namespace {

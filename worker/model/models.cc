@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "proto/core/overloaded.h"
 #include "worker/base/error.h"
-#include "worker/base/overloaded.h"
 
 namespace dtrun::worker {
 namespace {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "proto/core/overloaded.h"
 #include "worker/base/error.h"
-#include "worker/base/overloaded.h"
 
 namespace dtrun::worker {
 namespace {

@@ -41,12 +41,6 @@ void stop_if_told() {
   if (const int signal = g_signal) throw StoppedBySignal{signal};
 }
 
-template <typename T>
-T required(Result<T> result) {
-  if (!result.ok()) throw WorkerError(result.status().exit_code(), result.status().message());
-  return std::move(result).value();
-}
-
 // Shows the progress on a terminal, in one line that is overwritten.
 class ProgressDisplay {
  public:
@@ -106,7 +100,7 @@ Totals encode_all(const Inputs& inputs, const EncodingRules& rules, const Tokeni
   for (bool more = true; more || !team.is_empty();) {
     stop_if_told();
     if (more && team.has_room()) {
-      auto unit = required(reader.next());
+      auto unit = value_or_throw(reader.next());
       more = unit.has_value();
       if (!more) continue;
       sizes.push_back(unit->bytes.size());
@@ -119,7 +113,7 @@ Totals encode_all(const Inputs& inputs, const EncodingRules& rules, const Tokeni
                   .seconds = std::chrono::duration<double>(Clock::now() - began).count()});
     auto result = team.take_out(std::chrono::milliseconds(100));
     if (!result) continue;
-    const UnitTokens tokens = required(*std::move(result));
+    const UnitTokens tokens = value_or_throw(*std::move(result));
     train.add(tokens.train);
     val.add(tokens.val);
     totals.documents += tokens.documents;
@@ -145,10 +139,10 @@ void check_enough(const PrepareRequest& request, const Totals& totals, const Sha
 
 void prepare(const PrepareRequest& request) {
   const auto began = Clock::now();
-  const LoadedTokenizer loaded = required(load_tokenizer(request.tokenizer));
+  const LoadedTokenizer loaded = value_or_throw(load_tokenizer(request.tokenizer));
   const Tokenizer& tokenizer = *loaded.tokenizer;
   const std::int32_t eos = end_of_text(tokenizer, request);
-  const Inputs inputs = required(find_inputs(request.words, request.files, request.val_fraction));
+  const Inputs inputs = value_or_throw(find_inputs(request.words, request.files, request.val_fraction));
   TargetDirectory target(request.directory);
   const EncodingRules rules{.json_field = request.json_field,
                             .end_of_text = eos,

@@ -48,7 +48,7 @@ std::vector<double> divided(const std::vector<OpTime>& times) {
 }
 
 double floor_of(const OpCost& cost, const Ceilings& ceilings) {
-  return std::max(cost.flops / ceilings.flops, (cost.read_bytes + cost.written_bytes) / ceilings.bytes);
+  return std::max(cost.flops / ceilings.flops, cost.bytes() / ceilings.bytes);
 }
 
 std::string name_of(const OpRow& row) {
@@ -74,7 +74,7 @@ double sum(const std::vector<OpRow>& rows, double OpRow::*field) {
 }
 
 std::string row_line(const OpRow& row, double step, std::size_t first) {
-  const double bytes = row.cost.read_bytes + row.cost.written_bytes;
+  const double bytes = row.cost.bytes();
   return line(name_of(row), first, kDeviceColumns,
               {decimals(row.launches, 0), milliseconds(row.seconds), percent(row.share_seconds / step),
                row.seconds > 0 ? brief(row.cost.flops / row.seconds / 1e12) : "",
@@ -102,8 +102,8 @@ std::vector<OpRow> rows_of(const OpTimes& times, const Ceilings& ceilings, int s
     row.share_seconds += shares[i] / steps;
     row.floor += floor_of(op.cost, ceilings) / steps;
     row.cost.flops += op.cost.flops / steps;
-    row.cost.read_bytes += op.cost.read_bytes / steps;
-    row.cost.written_bytes += op.cost.written_bytes / steps;
+    row.cost.read += op.cost.read / steps;
+    row.cost.written += op.cost.written / steps;
     row.launches += 1.0 / steps;
   }
   std::vector<OpRow> rows;
@@ -150,9 +150,9 @@ std::string json(const DeviceProfile& p) {
                     {"backward_seconds", of_a_pass && !forward ? row.seconds : 0},
                     {"share", row.share_seconds / p.timed_seconds},
                     {"flops", row.cost.flops},
-                    {"bytes", row.cost.read_bytes + row.cost.written_bytes},
-                    {"read_bytes", row.cost.read_bytes},
-                    {"written_bytes", row.cost.written_bytes},
+                    {"bytes", row.cost.bytes()},
+                    {"read_bytes", row.cost.read},
+                    {"written_bytes", row.cost.written},
                     {"floor_seconds", row.floor},
                     {"of_ceiling", row.seconds > 0 ? row.floor / row.seconds : 0}});
   }

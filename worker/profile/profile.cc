@@ -47,9 +47,7 @@ JobConfig read_config(const std::string& path, std::span<const std::string> over
   std::ostringstream text;
   text << file.rdbuf();
   if (!file) throw WorkerError(kExitNoInput, path + ": " + std::strerror(errno));
-  Result<JobConfig> config = parse_config(text.str(), path, overrides);
-  if (!config.ok()) throw WorkerError(config.status().exit_code(), config.status().message());
-  return std::move(config).value();
+  return value_or_throw(parse_config(text.str(), path, overrides));
 }
 
 // A job on one worker, from its initial values, without evaluations and checkpoints.

@@ -89,7 +89,7 @@ std::string chrome_trace(const Program& program, const OpTimes& times, std::span
       spans.back()["args"] = {{"node", op.node},
                               {"parameter", parameter_of(program, op.node)},
                               {"flops", op.cost.flops},
-                              {"bytes", op.cost.read_bytes + op.cost.written_bytes}};
+                              {"bytes", op.cost.bytes()}};
     }
   }
   std::ranges::stable_sort(spans, {}, [](const Json& span) { return span["ts"].get<double>(); });

@@ -28,18 +28,15 @@ JobConfig config_in(const fs::path& directory, const fs::path& model) {
   if (!file.is_open())
     throw WorkerError(kExitNoInput,
                       model.string() + ": there is no config.json of its job, which says what model it is");
-  Result<JobConfig> config = parse_config(text.str(), path.string(), {});
-  if (!config.ok()) throw WorkerError(config.status().exit_code(), config.status().message());
-  return std::move(config).value();
+  return value_or_throw(parse_config(text.str(), path.string(), {}));
 }
 
 // The run's own copy of the tokenizer, or else that of its data: an older run may have no copy.
 std::shared_ptr<const Tokenizer> tokenizer_of_run(const fs::path& directory, DataConfig data) {
   if (data.type == DataType::kText && !data.tokenizer) return nullptr;  // bytes
   if (has_tokenizer(directory)) data.tokenizer = directory.string();
-  const auto loaded = tokenizer_of(data);
-  if (!loaded.ok()) throw WorkerError(loaded.status().exit_code(), loaded.status().message());
-  return loaded.value() ? loaded.value()->tokenizer : nullptr;
+  const auto loaded = value_or_throw(tokenizer_of(data));
+  return loaded ? loaded->tokenizer : nullptr;
 }
 
 void write_text(const SampleRequest& request) {

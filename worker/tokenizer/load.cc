@@ -79,9 +79,7 @@ std::vector<TokenizerFile> tokenizer_files_in(const fs::path& directory) {
   const bool whole = is_there(directory / kTokenizerJson);
   for (const char* name : {kTokenizerJson, kVocabJson, kMergesTxt}) {
     if ((name == kTokenizerJson) != whole) continue;
-    auto bytes = read_whole(directory / name);
-    if (!bytes.ok()) throw WorkerError(bytes.status().exit_code(), bytes.status().message());
-    files.push_back({.name = name, .bytes = std::move(bytes).value()});
+    files.push_back({.name = name, .bytes = value_or_throw(read_whole(directory / name))});
   }
   return files;
 }

@@ -41,24 +41,17 @@ Status check_name(const std::string& name) {
   return {};
 }
 
-Status read_fraction(const std::optional<Given>& given, double* fraction) {
-  if (!given) return {};
+Result<double> parse_fraction(const Given& given) {
   double value = 0;
-  const char* const end = given->value.data() + given->value.size();
-  const auto [at, error] = std::from_chars(given->value.data(), end, value);
-  if (error != std::errc() || at != end || value < 0 || value > 0.5)
-    return usage(quoted(*given) + ": expected a number from 0 to 0.5");
-  *fraction = value;
-  return {};
+  const char* const end = given.value.data() + given.value.size();
+  const auto [at, error] = std::from_chars(given.value.data(), end, value);
+  if (error == std::errc() && at == end && value >= 0 && value <= 0.5) return value;
+  return usage(quoted(given) + ": expected a number from 0 to 0.5");
 }
 
-template <typename Count>
-Status read_count(const std::optional<Given>& given, int most, Count* count) {
-  if (!given) return {};
-  const Result<int> value = parse_count(*given, most, "1 to " + std::to_string(most));
-  if (!value.ok()) return value.status();
-  *count = static_cast<Count>(value.value());
-  return {};
+// Parses a count.
+auto up_to(int most) {
+  return [most](const Given& given) { return parse_count(given, most, "1 to " + std::to_string(most)); };
 }
 
 void read_text(const std::optional<Given>& given, std::string* text) {
@@ -77,9 +70,9 @@ int run_prepare(const Invocation& invocation) {
   if (request.tokenizer.empty())
     return fail(usage("dtrun prepare needs --tokenizer PATH, a tokenizer.json (dtrun prepare --help)"));
   Status status = check_name(request.name);
-  if (status.ok()) status = read_count(options.given("shard_tokens"), INT_MAX, &request.shard_tokens);
-  if (status.ok()) status = read_count(options.given("threads"), 1024, &request.threads);
-  if (status.ok()) status = read_fraction(options.given("val_fraction"), &request.val_fraction);
+  if (status.ok()) status = read_given(options.given("shard_tokens"), &request.shard_tokens, up_to(INT_MAX));
+  if (status.ok()) status = read_given(options.given("threads"), &request.threads, up_to(1024));
+  if (status.ok()) status = read_given(options.given("val_fraction"), &request.val_fraction, parse_fraction);
   return status.ok() ? become_worker(worker::arguments_of(request)) : fail(status);
 }
 

@@ -24,13 +24,8 @@ constexpr OptionEntry kOptionsOfProfile[] = {
 
 using ProfileOptions = Values<kOptionsOfProfile>;
 
-// Writes the option's count to *count, which stays as it is where none is given.
-Status read_count(const std::optional<Given>& given, int* count) {
-  if (!given) return {};
-  const Result<int> value = parse_count(*given, INT_MAX, "a whole number from 1 on");
-  if (!value.ok()) return value.status();
-  *count = value.value();
-  return {};
+Result<int> parse_from_one(const Given& given) {
+  return parse_count(given, INT_MAX, "a whole number from 1 on");
 }
 
 // The number of a GPU; nothing: the CPU.
@@ -51,8 +46,8 @@ int run_profile(const Invocation& invocation) {
   worker::ProfileRequest request{
       .config = invocation.argument, .json = options.flag("json"), .words = invocation.from_second_on()};
   if (const auto trace = options.given("trace")) request.trace = trace->value;
-  Status status = read_count(options.given("lanes"), &request.lanes);
-  if (status.ok()) status = read_count(options.given("steps"), &request.steps);
+  Status status = read_given(options.given("lanes"), &request.lanes, parse_from_one);
+  if (status.ok()) status = read_given(options.given("steps"), &request.steps, parse_from_one);
   if (status.ok()) status = read_device(options.given("lanes"), &request);
   return status.ok() ? become_worker(worker::arguments_of(request)) : fail(status);
 }

@@ -33,21 +33,17 @@ constexpr OptionEntry kOptionsOfSample[] = {
 
 using SampleOptions = Values<kOptionsOfSample>;
 
-// Writes the option's number to *number, which stays as it is where none is given.
 template <typename Number>
 Status read_number(const std::optional<Given>& given, Number* number, Number least, Number most) {
-  if (!given) return {};
-  constexpr bool kWhole = std::is_integral_v<Number>;
-  Number value{};
-  const char* const end = given->value.data() + given->value.size();
-  const auto [at, error] = std::from_chars(given->value.data(), end, value);
-  if (error == std::errc() && at == end && value >= least && value <= most) {
-    *number = value;
-    return {};
-  }
-  const auto text = [](Number bound) { return std::to_string(static_cast<long long>(bound)); };
-  return usage(quoted(*given) + ": expected a" + (kWhole ? " whole" : "") + " number from " + text(least) +
-               " to " + text(most));
+  return read_given(given, number, [=](const Given& typed) -> Result<Number> {
+    Number value{};
+    const char* const end = typed.value.data() + typed.value.size();
+    const auto [at, error] = std::from_chars(typed.value.data(), end, value);
+    if (error == std::errc() && at == end && value >= least && value <= most) return value;
+    const auto text = [](Number bound) { return std::to_string(static_cast<long long>(bound)); };
+    return usage(quoted(typed) + ": expected a" + (std::is_integral_v<Number> ? " whole" : "") +
+                 " number from " + text(least) + " to " + text(most));
+  });
 }
 
 int run_sample(const Invocation& invocation) {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "proto/core/overloaded.h"
 #include "tests/support/files.h"
 #include "tests/worker/config/configs.h"
-#include "worker/base/overloaded.h"
 
 namespace dtrun::worker {
 namespace {

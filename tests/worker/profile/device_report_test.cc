@@ -15,15 +15,14 @@ const Ceilings kCeilings{.flops = 100e12, .bytes = 1e12};
 // Two steps of 10 ms. In each: a matmul of 4 ms of two nodes' turns on the lane; beside its last 2 ms and
 // for one more, another one on the side; then, after a gap of 1 ms, an update of 1.5 ms.
 OpTimes two_steps() {
-  const OpCost matmul{.flops = 100e9, .read_bytes = 1e8, .written_bytes = 1e8};
-  OpTimes times{.ops = {{.kind = {"Linear", "forward"}, .node = 1, .cost = matmul},
-                        {.kind = {"Linear", "forward"}, .node = 3, .cost = matmul},
-                        {.kind = {"Linear", "weight gradient"}, .node = 3, .cost = matmul},
-                        {.kind = {"AdamW", ""},
-                         .node = -1,
-                         .cost = {.flops = 0, .read_bytes = 6e8, .written_bytes = 4e8}}},
-                .streams = {"lane", "side 1", "update"},
-                .times = {}};
+  const OpCost matmul{.flops = 100e9, .read = 1e8, .written = 1e8};
+  OpTimes times{
+      .ops = {{.kind = {"Linear", "forward"}, .node = 1, .cost = matmul},
+              {.kind = {"Linear", "forward"}, .node = 3, .cost = matmul},
+              {.kind = {"Linear", "weight gradient"}, .node = 3, .cost = matmul},
+              {.kind = {"AdamW", ""}, .node = -1, .cost = {.flops = 0, .read = 6e8, .written = 4e8}}},
+      .streams = {"lane", "side 1", "update"},
+      .times = {}};
   for (const double from : {0.0, 0.010}) {
     const auto ran = [&](int op, int stream, double begin, double end) {
       times.times.push_back({.op = op, .stream = stream, .begin = from + begin, .end = from + end});
@@ -57,7 +56,7 @@ TEST_CASE("operations of one kind on one stream are a row, of one step") {
   CHECK(rows[0].launches == 2);
   CHECK(rows[0].seconds == doctest::Approx(0.004));
   CHECK(rows[0].cost.flops == 200e9);
-  CHECK(rows[0].cost.read_bytes == 2e8);
+  CHECK(rows[0].cost.read == 2e8);
   CHECK(rows[1].stream == "side 1");
   CHECK(rows[2].kind.what == "AdamW");
   CHECK(rows[2].nodes == 0);

@@ -10,8 +10,8 @@
 
 #include "proto/base/log.h"
 #include "proto/core/exit_codes.h"
+#include "proto/core/overloaded.h"
 #include "worker/base/error.h"
-#include "worker/base/overloaded.h"
 #include "worker/device/cuda/failure.h"
 #include "worker/device/cuda/kernels/elementwise.h"
 #include "worker/device/cuda/kernels/vector.h"

@@ -1,8 +1,8 @@
 #include "worker/device/cuda/failure.h"
 
 #include "proto/core/exit_codes.h"
+#include "proto/core/text.h"
 #include "worker/base/error.h"
-#include "worker/core/device_memory.h"
 
 namespace dtrun::worker::cuda {
 

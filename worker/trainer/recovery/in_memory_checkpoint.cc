@@ -20,12 +20,6 @@ InMemoryCheckpointFile::Shape shape_of(const Replica& replica, std::size_t recor
           .job = text_hash(to_canonical_json(replica.config))};
 }
 
-std::vector<float*> vectors_of(const ReplicaState& state) {
-  std::vector<float*> vectors{state.parameters.data()};
-  for (const ReplicaState::Slot& slot : state.slots) vectors.push_back(slot.values.data());
-  return vectors;
-}
-
 }  // namespace
 
 InMemoryCheckpoint::InMemoryCheckpoint(Replica& replica, int descriptor)
@@ -54,7 +48,7 @@ void InMemoryCheckpoint::take_over() {
   std::memcpy(&record, found->record.data(), sizeof record);
   Arithmetic& arithmetic = replica_.device->arithmetic();
   const float* from = found->values;
-  for (float* const vector : vectors_of(replica_.state)) {
+  for (float* const vector : replica_.vectors()) {
     arithmetic.copy(*replica_.stream, vector, from, replica_.program.size);
     from += replica_.program.size;
   }
@@ -119,7 +113,7 @@ void InMemoryCheckpoint::copy(Stream& stream) {
   std::uint64_t hash = kNothingHashed;
   bool finite = true;
   stream.after(updated_);
-  const std::vector<float*> vectors = vectors_of(replica_.state);
+  const std::vector<float*> vectors = replica_.vectors();
   if (!in_pieces) {
     for (std::size_t i = 0; i < vectors.size(); ++i)
       arithmetic.copy(stream, begin + i * size, vectors[i], size);

@@ -35,9 +35,8 @@ Datasets load_datasets(const JobConfig& config) {
 }
 
 std::string fingerprint_on_cpu(const JobConfig& config) {
-  const Result<DatasetFacts> data = check_dataset(config.data);
-  if (!data.ok()) throw WorkerError(data.status().exit_code(), data.status().message());
-  return cpu_fingerprint(make_program(config, data.value().spec), config.train.micro_batch_size);
+  const DatasetFacts data = value_or_throw(check_dataset(config.data));
+  return cpu_fingerprint(make_program(config, data.spec), config.train.micro_batch_size);
 }
 
 std::optional<MemoryNeed> memory_of(const Replica& replica, int world_size) {
@@ -84,8 +83,8 @@ TrainState Replica::snapshot() const {
   return copy;
 }
 
-std::vector<const float*> Replica::vectors() const {
-  std::vector<const float*> all{state.parameters.data()};
+std::vector<float*> Replica::vectors() const {
+  std::vector<float*> all{state.parameters.data()};
   for (const ReplicaState::Slot& slot : state.slots) all.push_back(slot.values.data());
   return all;
 }
@@ -107,7 +106,7 @@ void Replica::make_room_for_snapshots() {
 }
 
 void Replica::begin_snapshot(TrainState& copy) {
-  const std::vector<const float*> now = vectors();
+  const std::vector<float*> now = vectors();
   if (snapshot_) {
     for (std::size_t i = 0; i < now.size(); ++i)
       device->arithmetic().copy(*stream, snapshot_.data() + i * program.size, now[i], program.size);

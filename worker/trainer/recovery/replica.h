@@ -74,6 +74,8 @@ struct Replica {
   // REQUIRES: no copy is being made in the host's memory.
   void restore(const TrainState& from);
 
+  // The state's vectors, in device memory: parameters, then the optimizer's slots.
+  std::vector<float*> vectors() const;
   // A hash of each parameter's tensor, in the program's order; equal on ranks with equal bits.
   std::vector<std::uint64_t> parameter_hashes() const;
 
@@ -95,7 +97,6 @@ struct Replica {
 
  private:
   std::vector<float> on_host(const Buffer& values) const;
-  std::vector<const float*> vectors() const;  // parameters, then the optimizer's slots
   void copy_out(Stream& on, std::span<const float* const> from, TrainState& to) const;
 
   Buffer snapshot_;                  // all vectors, in device memory; empty without room

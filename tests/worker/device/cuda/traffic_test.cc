@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "proto/core/overloaded.h"
 #include "tests/worker/device/cuda/on_gpu.h"
 #include "tests/worker/model/programs.h"
-#include "worker/base/overloaded.h"
 #include "worker/device/cuda/kernels/columns.h"
 #include "worker/device/cuda/kernels/embedding.h"
 #include "worker/device/cuda/kernels/norm.h"
@@ -102,7 +102,7 @@ void compare(const Step& step, std::span<const Launch> launches) {
     sum.read += launch.read, sum.written += launch.written;
     sum.read_again += launch.read_again, sum.written_again += launch.written_again;
   }
-  const StepCost cost = cost_of(step);
+  const OpCost cost = cost_of(step);
   const Besides more = besides(step);
   const auto read = static_cast<std::size_t>(cost.read) + more.between + more.told;
   const auto written = static_cast<std::size_t>(cost.written) + more.between;

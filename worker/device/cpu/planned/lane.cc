@@ -4,9 +4,9 @@
 #include <cmath>
 #include <vector>
 
+#include "proto/core/overloaded.h"
 #include "worker/base/buffer.h"
 #include "worker/base/error.h"
-#include "worker/base/overloaded.h"
 #include "worker/core/dropout.h"
 #include "worker/device/cpu/onednn/matmul.h"
 #include "worker/device/cpu/planned/kernels.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <span>
 
-#include "worker/base/overloaded.h"
+#include "proto/core/overloaded.h"
 
 namespace dtrun::worker::cuda {
 namespace {
@@ -48,8 +48,8 @@ double bytes_of(std::span<const ByteRange> extents) {
 
 }  // namespace
 
-StepCost cost_of(const Step& step) {
-  StepCost cost{.flops = flops_of(step.work), .read = bytes_of(step.reads), .written = bytes_of(step.writes)};
+OpCost cost_of(const Step& step) {
+  OpCost cost{.flops = flops_of(step.work), .read = bytes_of(step.reads), .written = bytes_of(step.writes)};
   if (std::holds_alternative<Ready>(step.work)) return {};
   if (const auto* const embed = std::get_if<Embed>(&step.work)) {
     // Reads one row of the matrix for each row of the result, not the whole matrix.

@@ -59,8 +59,7 @@ class EventTimer final : public OpTimer {
   struct Less {
     bool operator()(const TimedOp& a, const TimedOp& b) const {
       const auto key = [](const TimedOp& op) {
-        return std::tie(op.node, op.cost.flops, op.cost.read_bytes, op.cost.written_bytes, op.kind.part,
-                        op.kind.what);
+        return std::tie(op.node, op.cost.flops, op.cost.read, op.cost.written, op.kind.part, op.kind.what);
       };
       return key(a) < key(b);
     }
@@ -92,9 +91,7 @@ class EventTimer final : public OpTimer {
 inline TimedOp vector_op(const char* what, std::size_t read, std::size_t written) {
   return {.kind = {what, ""},
           .node = -1,
-          .cost = {.flops = 0,
-                   .read_bytes = static_cast<double>(read),
-                   .written_bytes = static_cast<double>(written)}};
+          .cost = {.flops = 0, .read = static_cast<double>(read), .written = static_cast<double>(written)}};
 }
 
 }  // namespace dtrun::worker::cuda

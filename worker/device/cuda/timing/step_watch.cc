@@ -19,12 +19,8 @@ const StepWatch::Watched& StepWatch::watched(const Step& step) {
     const bool in_backward =
         !before(&step, backward.data()) && before(&step, backward.data() + backward.size());
     const OpKind kind = kind_of(program_, step, in_backward && !step.backward);
-    const StepCost cost = cost_of(step);
-    found->second = {
-        .op = {.kind = kind,
-               .node = step.node,
-               .cost = {.flops = cost.flops, .read_bytes = cost.read, .written_bytes = cost.written}},
-        .name = kind.what + ", " + kind.part};
+    found->second = {.op = {.kind = kind, .node = step.node, .cost = cost_of(step)},
+                     .name = kind.what + ", " + kind.part};
   }
   return found->second;
 }

@@ -45,7 +45,7 @@ Schedule schedule_of(const Program& program, int samples) {
 struct Row {
   std::string what, part;
   int steps = 0;
-  StepCost cost;
+  OpCost cost;
 };
 
 // In the order of their first steps.
@@ -65,7 +65,7 @@ std::vector<Row> rows_of(const Program& program, const Schedule& schedule) {
   return rows;
 }
 
-std::string line(const std::string& what, const std::string& part, int steps, const StepCost& cost,
+std::string line(const std::string& what, const std::string& part, int steps, const OpCost& cost,
                  double tokens) {
   char text[256];
   std::snprintf(text, sizeof text, "| %s | %s | %d | %.1f | %.1f |\n", what.c_str(), part.c_str(), steps,

@@ -109,8 +109,8 @@ TEST_CASE("what is done to whole vectors is timed as well, and says what it move
   REQUIRE(times.times.size() == 2);
   CHECK(times.streams == std::vector<std::string>{"mine"});
   CHECK(times.ops[0].kind == OpKind{"adding microbatches up", ""});
-  CHECK(times.ops[0].cost.read_bytes == 2 * 4 * kFloats);
-  CHECK(times.ops[0].cost.written_bytes == 4 * kFloats);
+  CHECK(times.ops[0].cost.read == 2 * 4 * kFloats);
+  CHECK(times.ops[0].cost.written == 4 * kFloats);
   CHECK(times.ops[1].kind == OpKind{"copying", ""});
   check_order(times);
   gpu.timer().stop();

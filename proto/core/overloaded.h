@@ -1,7 +1,7 @@
 // One visitor of a variant from several functions.
 #pragma once
 
-namespace dtrun::worker {
+namespace dtrun {
 
 template <class... Ts>
 struct Overloaded : Ts... {
@@ -10,4 +10,4 @@ struct Overloaded : Ts... {
 template <class... Ts>
 Overloaded(Ts...) -> Overloaded<Ts...>;  // Clang 14 needs the guide
 
-}  // namespace dtrun::worker
+}  // namespace dtrun
