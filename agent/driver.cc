@@ -17,7 +17,6 @@
 #include "agent/local_address.h"
 #include "agent/output/output_plan.h"
 #include "agent/system/open_files.h"
-#include "agent/system/own_environment.h"
 #include "agent/system/termination_log.h"
 #include "agent/system/wall_clock.h"
 #include "agent/text/report.h"

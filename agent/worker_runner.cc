@@ -12,20 +12,13 @@
 #include <memory>
 #include <utility>
 
+#include "agent/system/own_environment.h"
 #include "agent/text/report.h"
 #include "agent/wire.h"
 #include "proto/core/contract.h"
 
-extern char** environ;
-
 namespace dtrun::agent {
 namespace {
-
-std::vector<std::string> own_environment() {
-  std::vector<std::string> entries;
-  for (char** entry = environ; *entry != nullptr; ++entry) entries.emplace_back(*entry);
-  return entries;
-}
 
 // The PCI address of the worker's GPU; empty if it is not known.
 std::string gpu_of(const JobSpec& spec, int local_rank) {
