@@ -19,6 +19,19 @@ dtrun_prints(_dtrun completion zsh)
 dtrun_prints(dtrun.fish completion fish)
 add_custom_target(dtrun_manual ALL DEPENDS ${printed_files})
 
+# What the linker read for each program is a list beside it, of which package/sbom.cmake makes the bill of materials.
+set(programs)
+set(linked)
+foreach(target dtrun dtrun-worker)
+  target_link_options(${target} PRIVATE -Wl,--dependency-file=$<TARGET_FILE:${target}>.linked)
+  list(APPEND programs $<TARGET_FILE:${target}>)
+  list(APPEND linked $<TARGET_FILE:${target}>.linked)
+endforeach()
+add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/sbom.cdx.json DEPENDS dtrun dtrun-worker ${CMAKE_SOURCE_DIR}/package/sbom.cmake
+  COMMAND ${CMAKE_COMMAND} -D OUTPUT=${CMAKE_BINARY_DIR}/sbom.cdx.json -D VERSION=${PROJECT_VERSION}
+    -D "LINKED=${linked}" -D "PROGRAMS=${programs}" -P ${CMAKE_SOURCE_DIR}/package/sbom.cmake VERBATIM)
+add_custom_target(dtrun_sbom ALL DEPENDS ${CMAKE_BINARY_DIR}/sbom.cdx.json)
+
 # dtrun_runs_elsewhere(dtrun): looks for libraries in lib/dtrun/ beside its own folder, before anywhere else: in that of an
 # environment's Python, lib/ would be other programs', too. As DT_RPATH, since the younger DT_RUNPATH would not hold for the
 # libraries' own libraries, and LD_LIBRARY_PATH would come first: it often names another program's. The second path is the same
@@ -41,6 +54,7 @@ install(FILES ${printed}/dtrun-config.5 DESTINATION ${CMAKE_INSTALL_MANDIR}/man5
 install(FILES ${printed}/dtrun.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME dtrun)
 install(FILES ${printed}/_dtrun DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 install(FILES ${printed}/dtrun.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+install(FILES ${CMAKE_BINARY_DIR}/sbom.cdx.json DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES ${CMAKE_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/dtrun)
@@ -49,4 +63,5 @@ install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADI
 install(RUNTIME_DEPENDENCY_SET shared_libraries
   PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|dl|pthread|rt|resolv|stdc\\+\\+|gcc_s)\\.so"
   LIBRARY DESTINATION lib/dtrun COMPONENT libraries EXCLUDE_FROM_ALL)
+install(CODE "set(sbom \"${CMAKE_BINARY_DIR}/sbom.cdx.json\")" COMPONENT libraries EXCLUDE_FROM_ALL)
 install(SCRIPT ${CMAKE_SOURCE_DIR}/package/notices.cmake COMPONENT libraries EXCLUDE_FROM_ALL)

@@ -20,6 +20,7 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "worker/kit/python"
 NOTICES = pathlib.PurePath("share/doc/dtrun/notices")
+SBOM = pathlib.PurePath("share/doc/dtrun/sbom.cdx.json")
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # of a zip
 
 METADATA = """\
@@ -73,6 +74,8 @@ def contents(installed, version):
         if inside.parent == NOTICES:
             notices.append(f"notices/{path.name}")
             files[f"{information}/licenses/notices/{path.name}"] = path
+        elif inside == SBOM:  # PEP 770
+            files[f"{information}/sboms/{path.name}"] = path
         elif inside.parts[0] == "bin":
             files[f"{data}/scripts/{path.name}"] = path
         else:

@@ -3,12 +3,14 @@
   contents_test.py BUILD [unittest options…]
 """
 
+import json
 import os
 import pathlib
 import shutil
 import sys
 import tempfile
 import unittest
+import urllib.parse
 
 from packing import (DATA, EVERYWHERE, JOB, MIB, NO_DEB, ROOT, UBUNTU_24_04, Elf, elf_files, is_elf, make_packages, need,
                      params_sha256, run, run_tests, version)
@@ -77,6 +79,44 @@ class ArchiveTest(Case):
         self.assertRegex(said, r"(?m)^gRPC \d+\.\d+\.\d+, OpenSSL 3\.\d+\.\d+ .*, build [0-9a-f]{40}$")
         build = said.split()[-1]
         self.assertIn(f"Build ID: {build}", need("readelf", "--notes", "--wide", unpacked / "bin/dtrun"))
+
+    def test_beside_it_are_the_sums_of_all_packages_also_of_one_that_was_made_again(self):
+        sums = (packages["archive"].parent / "SHA256SUMS").read_text()
+        self.assertEqual(sorted(line.split("  ")[1] for line in sums.splitlines()), sorted(path.name for path in packages.values()))
+        need("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=packages["archive"].parent)
+        again = self.folder / "again"
+        again.mkdir()
+        stale = f"{64 * '0'}  {packages['archive'].name}\n{64 * '0'}  gone.tar.gz\n{64 * '1'}  stays.deb\n"
+        (again / "SHA256SUMS").write_text(stale)
+        (again / "stays.deb").touch()
+        need("cmake", "-D", f"CPACK_PACKAGE_FILES={packages['archive']}", "-D", f"CPACK_PACKAGE_DIRECTORY={again}", "-P",
+             ROOT / "package/sums.cmake")
+        sum_of_it = [line for line in sums.splitlines() if line.endswith(f"  {packages['archive'].name}")]
+        self.assertEqual((again / "SHA256SUMS").read_text().splitlines(), [*sum_of_it, f"{64 * '1'}  stays.deb"])
+
+    def test_its_bill_of_materials_names_what_is_linked_in_with_the_versions_that_dpkg_tells(self):
+        bill = json.loads((unpacked / "share/doc/dtrun/sbom.cdx.json").read_text())
+        self.assertEqual((bill["bomFormat"], bill["specVersion"]), ("CycloneDX", "1.5"))
+        self.assertEqual(bill["metadata"]["component"]["name"], "dtrun")
+        self.assertIn(bill["metadata"]["component"]["version"], need(unpacked / "bin/dtrun", "--version"))
+        if not shutil.which("dpkg-query"):
+            self.skipTest("not Debian: nobody knows what brought the libraries")
+        by_linkage = {}
+        for component in bill["components"]:
+            of = {entry["name"]: entry["value"] for entry in component["properties"]}
+            by_linkage.setdefault(of["dtrun:linkage"], set()).add(of["dtrun:source"])
+            fields = need("dpkg-query", "--show", "--showformat", "${Version} ${Architecture} ${source:Package}", component["name"])
+            version, architecture, source = fields.split()
+            self.assertEqual((component["version"], of["dtrun:source"]), (version, source))
+            purl = urllib.parse.unquote(component["purl"])
+            self.assertRegex(purl, r"^pkg:deb/[a-z]+/")
+            self.assertTrue(purl.endswith(f"/{component['name']}@{version}?arch={architecture}&upstream={source}"), purl)
+        self.assertLessEqual({"grpc", "openssl", "protobuf", "abseil", "c-ares", "re2", "pcre2", "zlib"}, by_linkage["static"])
+        self.assertLessEqual({"cli11", "nlohmann-json3"}, by_linkage["headers"])
+        names = {component["name"] for component in bill["components"]}
+        for library in (unpacked / "lib/dtrun").iterdir():
+            owners = {line.split(":")[0] for line in run("dpkg-query", "-S", f"*/{library.name}")[1].splitlines()}
+            self.assertTrue(owners & names, library.name)
 
     def test_every_library_is_in_it_or_in_every_distribution(self):
         there = {path.name for path in (unpacked / "lib/dtrun").iterdir()}
@@ -158,6 +198,7 @@ class ArchiveTest(Case):
         for library in (unpacked / "lib/dtrun").iterdir():
             owners = {line.split(":")[0] for line in run("dpkg-query", "-S", f"*/{library.name}")[1].splitlines()}
             self.assertTrue(owners & notices, library.name)
+        self.assertLessEqual({"libgrpc-dev", "libssl-dev", "libprotobuf-dev", "nlohmann-json3-dev"}, notices)
 
     def test_the_tests_are_in_it_where_cuda_is(self):
         built = [name for name in bench_gpu_pack.TESTS if (BUILD / name).exists()]

@@ -73,6 +73,7 @@ class WheelTest(Case):
                     expected = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
                     self.assertEqual((digest, int(size)), (f"sha256={expected}", len(content)), name)
             said = archive.read(f"{information}/METADATA").decode()
+            self.assertEqual([name for name in rows if "sbom" in name], [f"{information}/sboms/sbom.cdx.json"])
             notices = [name for name in rows if "/licenses/" in name]
             self.assertTrue(notices or not shutil.which("dpkg-query"))
             for name in notices:

@@ -1,0 +1,23 @@
+# SHA256SUMS beside what cpack makes, as sha256sum --check reads it. Each kind of package comes here by itself, before it is
+# put there: the lines of the others that are there stay.
+cmake_policy(SET CMP0057 NEW)  # IN_LIST
+set(sums ${CPACK_PACKAGE_DIRECTORY}/SHA256SUMS)
+set(lines)
+set(made)
+foreach(package ${CPACK_PACKAGE_FILES})
+  file(SHA256 ${package} sum)
+  get_filename_component(name ${package} NAME)
+  list(APPEND lines "${sum}  ${name}")
+  list(APPEND made ${name})
+endforeach()
+if(EXISTS ${sums})
+  file(STRINGS ${sums} before)
+  foreach(line ${before})
+    string(REGEX REPLACE "^[0-9a-f]+  " "" name ${line})
+    if(NOT name IN_LIST made AND EXISTS ${CPACK_PACKAGE_DIRECTORY}/${name})
+      list(APPEND lines ${line})
+    endif()
+  endforeach()
+endif()
+list(JOIN lines "\n" text)
+file(WRITE ${sums} "${text}\n")
