@@ -76,16 +76,40 @@ grpc::Status Door::has_its_share(const Caller& caller, GuestCalls::Kind kind) {
                                                     " here already, as many as a scoped token may"};
 }
 
+grpc::Status Door::knocked(const grpc::AuthContext& peer) {
+  const std::optional<std::string> guest = guest_of(property(peer, "x509_common_name"));
+  if (!guest) return grpc::Status::OK;
+  {
+    const std::lock_guard lock(mutex_);
+    if (calls_.begins(*guest, steady_now())) return grpc::Status::OK;
+  }
+  gate_->hang_up(*guest);
+  return {grpc::StatusCode::RESOURCE_EXHAUSTED,
+          "run " + *guest + " calls more often than a scoped token may"};
+}
+
+class Door::Knocker final : public grpc::AuthMetadataProcessor {
+ public:
+  explicit Knocker(Door& door) : door_(door) {}
+  bool IsBlocking() const override { return false; }
+  grpc::Status Process(const InputMetadata&, grpc::AuthContext* context, OutputMetadata*,
+                       OutputMetadata*) override {
+    return door_.knocked(*context);
+  }
+
+ private:
+  Door& door_;
+};
+
+std::shared_ptr<grpc::AuthMetadataProcessor> Door::knocker() { return std::make_shared<Knocker>(*this); }
+
 void Door::rang(const grpc::ServerContextBase& context) {
   if (gate_ == nullptr) return;
   const std::optional<std::string> guest = guest_of(property(*context.auth_context(), "x509_common_name"));
   gate_->came_in(context.peer(), guest);
   if (!guest) return;
-  {
-    const std::lock_guard lock(mutex_);
-    if (calls_.may_call(*guest, steady_now())) return;
-  }
-  gate_->hang_up(context.peer());
+  const std::lock_guard lock(mutex_);
+  calls_.arrived(*guest);
 }
 
 class Door::Bell final : public grpc::experimental::ServerInterceptorFactoryInterface {

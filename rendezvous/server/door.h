@@ -2,6 +2,7 @@
 // end of a scoped token's time, and a guest's share of the store's resources. Thread-safe.
 #pragma once
 
+#include <grpcpp/security/auth_metadata_processor.h>
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_interceptor.h>
 
@@ -66,11 +67,15 @@ class Door {
   std::optional<Share> share(const Caller& caller, GuestCalls::Kind kind);
   static grpc::Status has_its_share(const Caller& caller, GuestCalls::Kind kind);
 
-  // Sees every call before its service does.
+  // Sees every call when it begins, before its message is there, and refuses those beyond a guest's share.
+  std::shared_ptr<grpc::AuthMetadataProcessor> knocker();
+  // Sees every call before its service does, when its message is there.
   std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> bell();
 
  private:
+  class Knocker;
   class Bell;
+  grpc::Status knocked(const grpc::AuthContext& peer);
   void rang(const grpc::ServerContextBase& context);
 
   Gate* gate_ = nullptr;

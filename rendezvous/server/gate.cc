@@ -146,14 +146,14 @@ class EpollGate final : public Gate {
   void came_in(const std::string& peer, const std::optional<std::string>& guest) override {
     tell({.peer = peer, .guest = guest});
   }
-  void hang_up(const std::string& peer) override { tell({.peer = peer, .guest = {}, .hang_up = true}); }
+  void hang_up(const std::string& guest) override { tell({.peer = {}, .guest = guest, .hang_up = true}); }
 
  private:
   struct Connection {
     int fd = -1;  // once handed over: a second descriptor of it, which shows its end
     Origin peer;
   };
-  struct Word {  // of a connection that was handed over
+  struct Word {  // of a connection that was handed over, or of all that a guest has
     std::string peer;
     std::optional<std::string> guest;
     bool hang_up = false;
@@ -244,10 +244,13 @@ void EpollGate::tell(Word word) {
 }
 
 void EpollGate::take(const Word& word) {
+  if (word.hang_up) {
+    for (const std::uint64_t id : guests_.of(word.guest.value_or(""))) hang_up_on(id);
+    return;
+  }
   const auto known = handed_over_.find(word.peer);
   if (known == handed_over_.end()) return;
   const std::uint64_t id = known->second;
-  if (word.hang_up) return hang_up_on(id);
   if (guests_.contains(id)) return;
   queue_.proven(id);
   refused_.came_in(address_of_peer(word.peer));
@@ -255,10 +258,14 @@ void EpollGate::take(const Word& word) {
   if (const auto goes = guests_.came(id, *word.guest)) hang_up_on(*goes);
 }
 
-// Its other descriptor is gRPC's, which sees the end.
+// Its other descriptor is gRPC's, which sees the end: at once, and not behind all calls that wait to be read.
 void EpollGate::hang_up_on(std::uint64_t id) {
   const auto found = connections_.find(id);
-  if (found != connections_.end()) shutdown(found->second.fd, SHUT_RDWR);
+  if (found != connections_.end()) {
+    shutdown(found->second.fd, SHUT_RDWR);
+    while (recv(found->second.fd, nullptr, 1 << 20, MSG_DONTWAIT | MSG_TRUNC) > 0) {
+    }
+  }
   let_go(id);
 }
 

@@ -36,8 +36,8 @@ class Gate {
   // of a scoped token for the run `guest`. A guest's connection goes on taking two files here. Any thread, as
   // for the next.
   virtual void came_in(const std::string& peer, const std::optional<std::string>& guest) = 0;
-  // Ends the connection of a guest.
-  virtual void hang_up(const std::string& peer) = 0;
+  // Ends all connections of a guest that made a call.
+  virtual void hang_up(const std::string& guest) = 0;
 };
 
 }  // namespace dtrun::rendezvous

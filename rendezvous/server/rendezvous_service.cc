@@ -28,10 +28,11 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
         caller_(door.caller(*context)),
         coordinator_(coordinator),
         strand_(strand),
-        door_(door) {}
+        share_(door.share(caller_, GuestCalls::kMember)) {}
 
   void start(std::shared_ptr<Stream> self) {
     self_ = std::move(self);
+    if (!share_) return refuse(Door::has_its_share(caller_, GuestCalls::kMember).error_message());
     StartRead(&incoming_);
   }
 
@@ -64,13 +65,7 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
     StartRead(&incoming_);
   }
 
-  // The first message takes the share, also if it is no Join.
   std::optional<std::string> refusal() {
-    if (!share_) {
-      auto share = door_.share(caller_, GuestCalls::kMember);
-      if (!share) return Door::has_its_share(caller_, GuestCalls::kMember).error_message();
-      share_.emplace(*std::move(share));
-    }
     if (auto why = too_long(incoming_)) return why;
     return caller_.refusal(incoming_.has_join() ? incoming_.join().run_id() : caller_.guest.value_or(""));
   }
@@ -136,8 +131,7 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
   const Caller caller_;
   Coordinator& coordinator_;
   Strand& strand_;
-  Door& door_;
-  std::optional<Door::Share> share_;
+  const std::optional<Door::Share> share_;  // a stream without any message has one too
   v1::FromAgent incoming_;
   std::atomic<bool> broken_{false};
   std::shared_ptr<Stream> self_;

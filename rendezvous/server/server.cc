@@ -49,13 +49,16 @@ KeyValueStore::Limits limits_of(const ServerOptions& options) {
 // The wait for an unauthenticated peer that sends nothing.
 constexpr int kHandshakeMs = 5000;
 
-std::shared_ptr<grpc::ServerCredentials> credentials_of(const JobKey& key, bool takes_scoped_tokens) {
+std::shared_ptr<grpc::ServerCredentials> credentials_of(const JobKey& key, bool takes_scoped_tokens,
+                                                        Door& door) {
   set_up_tls();
   const Identity identity = takes_scoped_tokens ? make_identity_of_store(key) : make_identity(key);
   grpc::SslServerCredentialsOptions ssl(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   ssl.pem_root_certs = identity.root;
   ssl.pem_key_cert_pairs = {{identity.private_key, identity.certificate}};
-  return grpc::SslServerCredentials(ssl);
+  auto credentials = grpc::SslServerCredentials(ssl);
+  if (takes_scoped_tokens) credentials->SetAuthMetadataProcessor(door.knocker());
+  return credentials;
 }
 
 class GrpcServer final : public Server {
@@ -105,7 +108,7 @@ class GrpcServer final : public Server {
       builder.experimental().SetInterceptorCreators(std::move(bells));
       using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
       acceptor = builder.experimental().AddExternalConnectionAcceptor(
-          Type::FROM_FD, credentials_of(*options.key, options.separate));
+          Type::FROM_FD, credentials_of(*options.key, options.separate, door_));
     } else {
       builder.AddListeningPort(endpoint_text(options.bind_address, options.port),
                                grpc::InsecureServerCredentials(), &port_);

@@ -23,6 +23,12 @@ void GuestConnections::went(Id id) {
   guest_of_.erase(found);
 }
 
+std::vector<GuestConnections::Id> GuestConnections::of(const std::string& guest) const {
+  const auto found = of_.find(guest);
+  if (found == of_.end()) return {};
+  return {found->second.begin(), found->second.end()};
+}
+
 bool GuestCalls::take(const std::string& guest, Kind kind) {
   Guest& one = guests_[guest];
   std::size_t& count = kind == kMember ? one.members : one.waiters;
@@ -36,15 +42,25 @@ void GuestCalls::give_back(const std::string& guest, Kind kind) {
   --(kind == kMember ? one.members : one.waiters);
 }
 
-bool GuestCalls::may_call(const std::string& guest, Millis now) {
+bool GuestCalls::begins(const std::string& guest, Millis now) {
   forget_idle(now);
   Guest& one = guests_[guest];
   const double forgiven = static_cast<double>(now - one.counted_at) / 1000 * GuestLimits::kCallsPerSecond;
   one.calls = std::max(0.0, one.calls - forgiven);
   one.counted_at = now;
-  if (one.calls + 1 > GuestLimits::kCalls) return false;
+  if (one.calls + 1 > GuestLimits::kCalls || one.unarrived >= GuestLimits::kUnarrived) {
+    one.unarrived = 0;
+    return false;
+  }
   ++one.calls;
+  ++one.unarrived;
   return true;
+}
+
+// One that began before its guest's calls were ended may arrive after it.
+void GuestCalls::arrived(const std::string& guest) {
+  const auto found = guests_.find(guest);
+  if (found != guests_.end() && found->second.unarrived > 0) --found->second.unarrived;
 }
 
 // Their names are as many as scoped tokens were given, over months.
@@ -53,7 +69,8 @@ void GuestCalls::forget_idle(Millis now) {
   if (now - swept_at_ < kSweep) return;
   swept_at_ = now;
   std::erase_if(guests_, [&](const auto& one) {
-    return one.second.members == 0 && one.second.waiters == 0 && now - one.second.counted_at >= kSweep;
+    const Guest& guest = one.second;
+    return guest.members + guest.waiters + guest.unarrived == 0 && now - guest.counted_at >= kSweep;
   });
 }
 

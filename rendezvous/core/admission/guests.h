@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "proto/core/millis.h"
 
@@ -19,7 +20,8 @@ struct GuestLimits {
   // A waiting call takes some 14 KB, and each worker of a run may have one.
   static constexpr std::size_t kWaiters = 4096;
   static constexpr std::size_t kConnections = 256;  // a node has one
-  // Calls that gRPC reports; a call that is ended before its message arrives is not among them.
+  // A call that has begun takes some 6 KB until its message arrives, which may be never.
+  static constexpr std::size_t kUnarrived = 4096;
   static constexpr double kCalls = 4096, kCallsPerSecond = 1000;
 };
 
@@ -36,6 +38,7 @@ class GuestConnections {
   void went(Id id);  // unknown ones are ignored
 
   bool contains(Id id) const { return guest_of_.contains(id); }
+  std::vector<Id> of(const std::string& guest) const;
   std::size_t size() const { return guest_of_.size(); }
 
  private:
@@ -52,8 +55,11 @@ class GuestCalls {
   bool take(const std::string& guest, Kind kind);
   void give_back(const std::string& guest, Kind kind);
 
-  // A call has come. False if there were too many lately.
-  bool may_call(const std::string& guest, Millis now);
+  // A call has begun. False if there were too many lately, or too many whose messages have not arrived: all
+  // that the guest has here is to be ended, and is not counted any more.
+  bool begins(const std::string& guest, Millis now);
+  // Its message has arrived.
+  void arrived(const std::string& guest);
 
   // The number of guests with an entry.
   std::size_t size() const { return guests_.size(); }
@@ -61,7 +67,8 @@ class GuestCalls {
  private:
   struct Guest {
     std::size_t members = 0, waiters = 0;
-    double calls = 0;  // not forgiven yet, at `counted_at`
+    std::size_t unarrived = 0;  // some of these may have ended, which nobody is told of
+    double calls = 0;           // not forgiven yet, at `counted_at`
     Millis counted_at = 0;
   };
   void forget_idle(Millis now);

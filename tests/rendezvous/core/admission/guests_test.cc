@@ -22,23 +22,47 @@ TEST_CASE("a guest has its share of places and of waits, and what it gives back 
 
 TEST_CASE("a guest calls as often as it may a second, after what is free") {
   GuestCalls calls;
-  for (int i = 0; i < static_cast<int>(GuestLimits::kCalls); ++i) REQUIRE(calls.may_call("job7", 5000));
-  CHECK(!calls.may_call("job7", 5000));
-  CHECK(calls.may_call("job8", 5000));
-  CHECK(calls.may_call("job7", 5001));
-  CHECK(!calls.may_call("job7", 5001));
+  for (int i = 0; i < static_cast<int>(GuestLimits::kCalls); ++i) {
+    REQUIRE(calls.begins("job7", 5000));
+    calls.arrived("job7");
+  }
+  CHECK(!calls.begins("job7", 5000));
+  CHECK(calls.begins("job8", 5000));
+  CHECK(calls.begins("job7", 5001));
+  CHECK(!calls.begins("job7", 5001));
   int allowed = 0;
   for (int now = 5002; now < 7002; ++now)
-    for (int i = 0; i < 10; ++i) allowed += calls.may_call("job7", now);
+    for (int i = 0; i < 10; ++i) allowed += calls.begins("job7", now);
   CHECK(allowed == 2 * static_cast<int>(GuestLimits::kCallsPerSecond));
+}
+
+TEST_CASE("calls whose messages do not arrive are so many, and then all that the guest has is ended") {
+  GuestCalls calls;
+  Millis now = 1000;
+  const auto begins = [&](const std::string& guest) { return calls.begins(guest, now += 10); };
+  for (std::size_t i = 0; i < 3 * GuestLimits::kUnarrived; ++i) {
+    REQUIRE(begins("arrives"));
+    calls.arrived("arrives");
+  }
+  for (std::size_t i = 0; i < GuestLimits::kUnarrived; ++i) REQUIRE(begins("job7"));
+  calls.arrived("job7");
+  CHECK(begins("job7"));
+  CHECK(!begins("job7"));
+  CHECK(begins("job7"));  // on a new connection
+  CHECK(begins("arrives"));
+  calls.arrived("nobody");
 }
 
 TEST_CASE("guests that have gone are forgotten, and those that hold something are not") {
   GuestCalls calls;
-  for (int i = 0; i < 1000; ++i) calls.may_call("job" + std::to_string(i), 1000);
+  for (int i = 0; i < 1000; ++i) {
+    calls.begins("job" + std::to_string(i), 1000);
+    calls.arrived("job" + std::to_string(i));
+  }
+  calls.begins("holds a call", 1000);
   REQUIRE(calls.take("job5", GuestCalls::kMember));
-  calls.may_call("new", 200'000);
-  CHECK(calls.size() == 2);
+  calls.begins("new", 200'000);
+  CHECK(calls.size() == 3);
   for (std::size_t i = 1; i < GuestLimits::kMembers; ++i) REQUIRE(calls.take("job5", GuestCalls::kMember));
   CHECK(!calls.take("job5", GuestCalls::kMember));
 }
@@ -53,6 +77,9 @@ TEST_CASE("a guest's connection beyond its share goes at once") {
   connections.went(3);
   connections.went(3);
   CHECK(!connections.contains(3));
+  CHECK(connections.of("job7").size() == GuestLimits::kConnections - 1);
+  CHECK(connections.of("job8").size() == 1);
+  CHECK(connections.of("job9").empty());
   CHECK(!connections.came(++id, "job7"));
   CHECK(connections.came(++id, "job7") == id);
 }
