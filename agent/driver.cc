@@ -389,15 +389,12 @@ void Driver::act(const action::End& a) {
 void Driver::leave_word(const JobEnd& run) {
   entry_->finish({.job = {},
                   .ended_at = wall_seconds(),
-                  .exit_code = run.exit_code,
-                  .reason = run.reason,
+                  .end = run,
                   .generation = state_.generation.number(),
                   .world_size = state_.generation.assignment.world_size,
                   .min_nodes = spec_.nodes.min,
                   .max_nodes = spec_.nodes.max,
-                  .restarts = run.restart_count,
-                  .max_restarts = spec_.max_restarts,
-                  .membership_changes = run.membership_changes});
+                  .max_restarts = spec_.max_restarts});
 }
 
 // A node that will not have rank 0 need not have the port.

@@ -65,18 +65,18 @@ Json json_of(const RegisteredJob& job) {
           {"has_key", job.has_key}, {"key", job.key},   {"is_ready", job.is_ready}};
 }
 
-Json json_of(const EndedJob& end) {
-  Json json = json_of(end.job);
-  json.update({{"ended_at", end.ended_at},
-               {"exit_code", end.exit_code},
-               {"reason", end.reason},
-               {"generation", end.generation},
-               {"world_size", end.world_size},
-               {"min_nodes", end.min_nodes},
-               {"max_nodes", end.max_nodes},
-               {"restarts", end.restarts},
-               {"max_restarts", end.max_restarts},
-               {"membership_changes", end.membership_changes}});
+Json json_of(const EndedJob& ended) {
+  Json json = json_of(ended.job);
+  json.update({{"ended_at", ended.ended_at},
+               {"exit_code", ended.end.exit_code},
+               {"reason", ended.end.reason},
+               {"generation", ended.generation},
+               {"world_size", ended.world_size},
+               {"min_nodes", ended.min_nodes},
+               {"max_nodes", ended.max_nodes},
+               {"restarts", ended.end.restart_count},
+               {"max_restarts", ended.max_restarts},
+               {"membership_changes", ended.end.membership_changes}});
   return json;
 }
 
@@ -93,15 +93,15 @@ RegisteredJob job_of(const Json& json) {
 EndedJob ended_of(const Json& json) {
   return {.job = job_of(json),
           .ended_at = json.at("ended_at"),
-          .exit_code = json.at("exit_code"),
-          .reason = json.at("reason"),
+          .end = {.exit_code = json.at("exit_code"),
+                  .reason = json.at("reason"),
+                  .restart_count = json.at("restarts"),
+                  .membership_changes = json.at("membership_changes")},
           .generation = json.at("generation"),
           .world_size = json.at("world_size"),
           .min_nodes = json.at("min_nodes"),
           .max_nodes = json.at("max_nodes"),
-          .restarts = json.at("restarts"),
-          .max_restarts = json.at("max_restarts"),
-          .membership_changes = json.at("membership_changes")};
+          .max_restarts = json.at("max_restarts")};
 }
 
 // An agent that was killed while it made a file leaves it under this name.
@@ -183,16 +183,16 @@ JobEntry::~JobEntry() {
 
 // The new file comes first, then the old one goes: a reader that lists running and ended jobs in this order
 // misses neither.
-void JobEntry::finish(EndedJob end) {
+void JobEntry::finish(EndedJob ended) {
   if (!lock_.open()) return;
-  end.job = job_;
-  end.job.key.clear();
+  ended.job = job_;
+  ended.job.key.clear();
   const std::filesystem::path folder = file_.parent_path();
   std::filesystem::path unfinished = file_;
   unfinished.replace_extension(kUnfinished);
-  std::ofstream(unfinished) << text_of(json_of(end));
-  rename(unfinished.c_str(), (folder / name_of_end(end.ended_at, file_.stem())).c_str());
-  keep_recent_ends(folder, end.ended_at);
+  std::ofstream(unfinished) << text_of(json_of(ended));
+  rename(unfinished.c_str(), (folder / name_of_end(ended.ended_at, file_.stem())).c_str());
+  keep_recent_ends(folder, ended.ended_at);
 }
 
 std::vector<RegisteredJob> registered_jobs(const std::filesystem::path& folder) {
@@ -219,7 +219,7 @@ std::vector<EndedJob> ended_jobs(const std::filesystem::path& folder, double now
   std::stable_sort(ends.begin(), ends.end(),
                    [](const auto& a, const auto& b) { return a.ended_at > b.ended_at; });
   std::set<std::string> seen;
-  std::erase_if(ends, [&](const EndedJob& end) { return !seen.insert(end.job.run_id).second; });
+  std::erase_if(ends, [&](const EndedJob& ended) { return !seen.insert(ended.job.run_id).second; });
   return ends;
 }
 

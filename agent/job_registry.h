@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/core/vocabulary.h"
 #include "agent/system/descriptor.h"
 
 namespace dtrun::agent {
@@ -28,14 +29,12 @@ struct RegisteredJob {
 // How a run ended, as its agent knew it.
 struct EndedJob {
   RegisteredJob job;
-  double ended_at = 0;  // seconds since 1970
-  int exit_code = 0;
-  std::string reason;
+  double ended_at = 0;          // seconds since 1970
+  JobEnd end = {};              // without its workers
   std::int64_t generation = 0;  // the newest, 0: none began
   int world_size = 0;
   int min_nodes = 0, max_nodes = 0;
-  int restarts = 0, max_restarts = 0;
-  int membership_changes = 0;
+  int max_restarts = 0;
 };
 
 // An ended run is remembered for this long, and at most the newest kMaxEndedJobs of them.
@@ -59,8 +58,8 @@ class JobEntry {
 
   // Tells whether the agent's workers take part in a generation; not yet at first.
   void set_ready(bool is_ready);
-  // Leaves word of the run's end; `end.job` is filled in. At most once.
-  void finish(EndedJob end);
+  // Leaves word of the run's end; `ended.job` is filled in. At most once.
+  void finish(EndedJob ended);
 
  private:
   void write();

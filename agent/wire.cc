@@ -174,33 +174,6 @@ wire::FromAgent to_message(const action::SendJoin& send, const JobSpec& spec, co
   return message;
 }
 
-event::Progressed to_event(const control::Progress& message) {
-  return {{.step = message.step(),
-           .total_steps = message.total_steps(),
-           .epoch = message.epoch(),
-           .loss = message.loss(),
-           .samples_per_second = message.samples_per_second(),
-           .gpu_memory_used = static_cast<std::int64_t>(message.gpu_memory().used()),
-           .gpu_memory_peak = static_cast<std::int64_t>(message.gpu_memory().peak()),
-           .gpu_memory_total = static_cast<std::int64_t>(message.gpu_memory().total())}};
-}
-
-event::WorkerCompleted to_event(const control::Completed& message) {
-  return {{.step = message.step(),
-           .loss = message.loss(),
-           .accuracy = message.accuracy(),
-           .model_path = message.model_path(),
-           .first_step = message.first_step(),
-           .training_seconds = message.training_seconds(),
-           .samples_per_second = message.samples_per_second(),
-           .math = message.math(),
-           .wait_gradients = message.wait_gradients(),
-           .wait_data = message.wait_data(),
-           .other = message.other(),
-           .gpu_memory_peak = message.gpu_memory().peak(),
-           .gpu_memory_total = message.gpu_memory().total()}};
-}
-
 event::WorkerReady to_event(int serial, const control::Ready& message) {
   event::WorkerReady ready{.serial = serial, .step = {}, .error = message.error()};
   if (message.has_step()) ready.step = message.step();

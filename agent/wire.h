@@ -41,9 +41,6 @@ wire::FromAgent to_message(const action::SendJoin& send, const JobSpec& spec, co
 
 // ---- workers of the built-in trainer
 
-event::Progressed to_event(const control::Progress& message);
-event::WorkerCompleted to_event(const control::Completed& message);
-
 event::WorkerReady to_event(int serial, const control::Ready& message);
 
 // The answer to Hello. `gpus` by local rank, where the trainer computes on them.

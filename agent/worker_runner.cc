@@ -16,6 +16,7 @@
 #include "agent/text/report.h"
 #include "agent/wire.h"
 #include "proto/core/contract.h"
+#include "proto/wire/training.h"
 
 namespace dtrun::agent {
 namespace {
@@ -173,7 +174,8 @@ void WorkerRunner::said(WorkerProcess& worker, int serial, const control::FromWo
     case Body::kKv:
       return events_.kv(serial, spec_.run_id + "/" + std::to_string(worker.generation()) + "/", message.kv());
     case Body::kProgress:
-      return progressed(worker, message.progress());
+      worker.set_pulse(message.pulse());
+      return progressed(worker, from_wire(message.progress()));
     case Body::kReady:
       agent_.log.write("worker_ready", {{"generation", worker.generation()},
                                         {"rank", worker.rank()},
@@ -181,8 +183,8 @@ void WorkerRunner::said(WorkerProcess& worker, int serial, const control::FromWo
                                         {"step", message.ready().has_step() ? message.ready().step() : -1},
                                         {"error", message.ready().error()}});
       return events_.happened(to_event(serial, message.ready()));
-    case Body::kCompleted:
-      return events_.happened(to_event(message.completed()));
+    case Body::kCompletion:
+      return events_.happened(event::WorkerCompleted{from_wire(message.completion())});
     case Body::kFault:
       return worker.set_error(message.fault().message());
     case Body::BODY_NOT_SET:
@@ -191,17 +193,13 @@ void WorkerRunner::said(WorkerProcess& worker, int serial, const control::FromWo
 }
 
 // One worker speaks for those of its node.
-void WorkerRunner::progressed(WorkerProcess& worker, const control::Progress& progress) {
-  worker.set_pulse(progress.pulse());
-  if (worker.leads()) {
-    event::Progressed event = to_event(progress);
-    event.generation = worker.generation();
-    events_.happened(std::move(event));
-  }
-  if (worker.leads() && progress.has_first_step()) {
-    events_.happened(event::Trained{.first_step = progress.first_step(),
-                                    .step = progress.step(),
-                                    .from_in_memory_checkpoint = progress.from_in_memory_checkpoint(),
+void WorkerRunner::progressed(const WorkerProcess& worker, const Progress& progress) {
+  if (worker.leads())
+    events_.happened(event::Progressed{.progress = progress, .generation = worker.generation()});
+  if (worker.leads() && progress.first_step) {
+    events_.happened(event::Trained{.first_step = *progress.first_step,
+                                    .step = progress.step,
+                                    .from_in_memory_checkpoint = progress.from_in_memory_checkpoint,
                                     .generation = worker.generation()});
   }
   if (worker.rank() == 0 && agent_.state.progresses(worker.generation())) agent_.view.update(progress);

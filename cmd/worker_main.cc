@@ -113,8 +113,7 @@ int train_for(ControlClient& agent, const CudaLaunches& launches) {
   stop_point(StopPoint::kLoading);
   const JobConfig config = value_or_throw(parse_config(job.config_json(), "config", {}));
 
-  TrainingProgress loading;
-  agent.report(loading);
+  agent.report(Progress());
   const Datasets data = load_datasets(config);
   const std::string& folder = config.output_dir;
   const std::filesystem::path plans =

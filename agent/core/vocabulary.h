@@ -10,7 +10,6 @@ using rendezvous::Assignment;
 using rendezvous::Hang;
 using rendezvous::JobEnd;
 using rendezvous::Place;
-using rendezvous::Progress;
 using rendezvous::RankRange;
 using rendezvous::WorkerOutcome;
 

@@ -88,21 +88,21 @@ void free_headers(STACK_OF(CONF_VALUE) * headers) { sk_CONF_VALUE_pop_free(heade
 
 }  // namespace
 
-std::string kubeflow_status_json(const ProgressPoint& point, const std::string& updated_at) {
+std::string kubeflow_status_json(const Progress& progress, std::optional<double> seconds_left,
+                                 const std::string& updated_at) {
   Json metrics = Json::array();
   const auto add = [&](const char* name, double value) {
     if (std::isfinite(value)) metrics.push_back({{"name", name}, {"value", Json(value).dump()}});
   };
-  metrics.push_back({{"name", "step"}, {"value", std::to_string(point.step)}});
-  add("epoch", point.epoch);
-  if (point.loss) add("loss", *point.loss);
-  if (point.accuracy >= 0) add("accuracy", point.accuracy);
-  add("learning_rate", point.learning_rate);
-  add("samples_per_second", point.samples_per_second);
-  const std::int64_t percent = point.total_steps > 0 ? 100 * point.step / point.total_steps : 0;
+  metrics.push_back({{"name", "step"}, {"value", std::to_string(progress.step)}});
+  add("epoch", progress.epoch);
+  if (progress.loss) add("loss", *progress.loss);
+  if (progress.accuracy) add("accuracy", *progress.accuracy);
+  add("learning_rate", progress.learning_rate);
+  add("samples_per_second", progress.samples_per_second);
+  const std::int64_t percent = progress.total_steps > 0 ? 100 * progress.step / progress.total_steps : 0;
   Json status{{"progressPercentage", std::clamp<std::int64_t>(percent, 0, 100)}};
-  if (point.seconds_left)
-    status["estimatedRemainingSeconds"] = std::llround(std::max(0.0, *point.seconds_left));
+  if (seconds_left) status["estimatedRemainingSeconds"] = std::llround(std::max(0.0, *seconds_left));
   status["metrics"] = metrics;
   status["lastUpdatedTime"] = updated_at;
   return Json{{"trainerStatus", status}}.dump();
@@ -155,10 +155,10 @@ void KubeflowStatus::finish() {
   if (thread_.joinable()) thread_.join();
 }
 
-void KubeflowStatus::update(const ProgressPoint& point) {
+void KubeflowStatus::update(const Progress& progress, std::optional<double> seconds_left) {
   {
     const std::lock_guard lock(mutex_);
-    waiting_ = point;
+    waiting_ = {progress, seconds_left};
   }
   changed_.notify_one();
 }
@@ -173,7 +173,8 @@ void KubeflowStatus::run() {
   for (;;) {
     changed_.wait(lock, [this] { return waiting_ || ending_; });
     if (!waiting_) return;
-    const std::string body = kubeflow_status_json(*std::exchange(waiting_, std::nullopt), utc_now());
+    const std::string body = kubeflow_status_json(waiting_->first, waiting_->second, utc_now());
+    waiting_.reset();
     lock.unlock();
     std::string fault = server_.post(body);
     lock.lock();

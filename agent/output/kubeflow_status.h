@@ -11,13 +11,15 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
-#include "agent/text/progress_text.h"
+#include "proto/core/training.h"
 
 namespace dtrun::agent {
 
 // The body of a POST. `updated_at` in the form of RFC 3339.
-std::string kubeflow_status_json(const ProgressPoint& point, const std::string& updated_at);
+std::string kubeflow_status_json(const Progress& progress, std::optional<double> seconds_left,
+                                 const std::string& updated_at);
 
 struct KubeflowServer {
   std::string url, ca_file, token_file;
@@ -28,15 +30,15 @@ struct KubeflowServer {
   std::string post(const std::string& body) const;
 };
 
-// Posts the newest point from a thread of its own, at most every five seconds: its delays and faults do not
-// reach the job. All members are called from one thread.
+// Posts the newest progress from a thread of its own, at most every five seconds: its delays and faults do
+// not reach the job. All members are called from one thread.
 class KubeflowStatus {
  public:
   explicit KubeflowStatus(KubeflowServer server);
   ~KubeflowStatus() { finish(); }
   KubeflowStatus(const KubeflowStatus&) = delete;
 
-  void update(const ProgressPoint& point);
+  void update(const Progress& progress, std::optional<double> seconds_left);
   // Posts the last one. No update follows.
   void finish();
   // Once, when a post has failed: why.
@@ -48,7 +50,7 @@ class KubeflowStatus {
   const KubeflowServer server_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<ProgressPoint> waiting_;  // guarded by mutex_, like those below
+  std::optional<std::pair<Progress, std::optional<double>>> waiting_;  // guarded by mutex_, like those below
   std::string fault_;
   bool failed_ = false, ending_ = false;
   std::thread thread_;  // last: it uses the others

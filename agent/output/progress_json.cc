@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "agent/text/progress_text.h"
+
 namespace dtrun::agent {
 namespace {
 
@@ -11,17 +13,18 @@ Json or_null(const std::optional<double>& value) { return value ? Json(*value) :
 
 }  // namespace
 
-std::string progress_json(const ProgressPoint& point, const ProgressPlace& place, double time) {
+std::string progress_json(const Progress& progress, std::optional<double> seconds_left,
+                          const ProgressPlace& place, double time) {
   const Json json = {{"event", "progress"},
-                     {"phase", phase_name(point.phase)},
-                     {"step", point.step},
-                     {"total_steps", point.total_steps},
-                     {"epoch", point.epoch},
-                     {"loss", or_null(point.loss)},
-                     {"learning_rate", point.learning_rate},
-                     {"samples_per_second", point.samples_per_second},
-                     {"accuracy", point.accuracy >= 0 ? Json(point.accuracy) : Json(nullptr)},
-                     {"seconds_left", or_null(point.seconds_left)},
+                     {"phase", name_of(progress.phase)},
+                     {"step", progress.step},
+                     {"total_steps", progress.total_steps},
+                     {"epoch", progress.epoch},
+                     {"loss", or_null(progress.loss)},
+                     {"learning_rate", progress.learning_rate},
+                     {"samples_per_second", progress.samples_per_second},
+                     {"accuracy", or_null(progress.accuracy)},
+                     {"seconds_left", or_null(seconds_left)},
                      {"world_size", place.world_size},
                      {"generation", place.generation},
                      {"time", time}};

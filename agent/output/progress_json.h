@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
-#include "agent/text/progress_text.h"
+#include "proto/core/training.h"
 
 namespace dtrun::agent {
 
@@ -15,6 +16,7 @@ struct ProgressPlace {
 };
 
 // One line without its newline. Values that are unknown, or not finite, are null. `time`: seconds since 1970.
-std::string progress_json(const ProgressPoint& point, const ProgressPlace& place, double time);
+std::string progress_json(const Progress& progress, std::optional<double> seconds_left,
+                          const ProgressPlace& place, double time);
 
 }  // namespace dtrun::agent

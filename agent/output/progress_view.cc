@@ -5,73 +5,55 @@
 #include "agent/system/wall_clock.h"
 
 namespace dtrun::agent {
-namespace {
 
 using namespace std::chrono_literals;
 
-ProgressPoint to_point(const control::Progress& progress) {
-  ProgressPoint point;
-  point.phase = static_cast<ProgressPoint::Phase>(progress.phase());
-  point.step = progress.step();
-  point.total_steps = progress.total_steps();
-  point.epoch = progress.epoch();
-  point.learning_rate = progress.learning_rate();
-  if (progress.has_loss()) point.loss = progress.loss();
-  point.samples_per_second = progress.samples_per_second();
-  point.accuracy = progress.accuracy();
-  return point;
-}
-
-}  // namespace
-
-void ProgressView::update(const control::Progress& progress) {
-  if (progress.total_steps() <= 0) return;
+void ProgressView::update(const Progress& progress) {
+  if (progress.total_steps <= 0) return;
   const auto now = Loop::Clock::now();
-  ProgressPoint point = to_point(progress);
-  point.seconds_left = pace_.seconds_left(point.step, point.total_steps,
-                                          std::chrono::duration<double>(now.time_since_epoch()).count());
-  tell_kubeflow(point);
+  seconds_left_ = pace_.seconds_left(progress.step, progress.total_steps,
+                                     std::chrono::duration<double>(now.time_since_epoch()).count());
+  tell_kubeflow(progress);
   if (mode_ == ProgressMode::kNone) return;
   if (mode_ == ProgressMode::kJson) {
-    print_json(point);
+    print_json(progress);
   } else if (console_.has_terminal() && mode_ != ProgressMode::kPlain) {
-    draw_bar(point, now);
+    draw_bar(progress, now);
   } else {
-    print_line(point, now);
+    print_line(progress, now);
   }
 }
 
-void ProgressView::draw_bar(const ProgressPoint& point, Loop::Clock::time_point now) {
+void ProgressView::draw_bar(const Progress& progress, Loop::Clock::time_point now) {
   if (now - shown_ < 100ms) return;
   shown_ = now;
-  console_.set_bar(progress_bar(point, console_.columns()));
+  console_.set_bar(progress_bar(progress, seconds_left_, console_.columns()));
 }
 
-void ProgressView::print_line(const ProgressPoint& point, Loop::Clock::time_point now) {
-  if (now - shown_ < 5s || point.step == shown_step_ || point.step == 0) return;
+void ProgressView::print_line(const Progress& progress, Loop::Clock::time_point now) {
+  if (now - shown_ < 5s || progress.step == shown_step_ || progress.step == 0) return;
   shown_ = now;
-  shown_step_ = point.step;
-  console_.tell_job(progress_line(point));
+  shown_step_ = progress.step;
+  console_.tell_job(progress_line(progress, seconds_left_));
 }
 
 // As often as the trainer reports something new.
-void ProgressView::print_json(const ProgressPoint& point) {
-  ProgressPoint facts = point;
-  facts.seconds_left.reset();
-  std::string news = progress_json(facts, place_, 0);
+void ProgressView::print_json(const Progress& progress) {
+  std::string news = progress_json(progress, {}, place_, 0);
   if (news == shown_json_) return;
   shown_json_ = std::move(news);
-  console_.write(Console::Stream::kOut, progress_json(point, place_, wall_seconds()) + "\n");
+  console_.write(Console::Stream::kOut,
+                 progress_json(progress, seconds_left_, place_, wall_seconds()) + "\n");
 }
 
-void ProgressView::tell_kubeflow(const ProgressPoint& point) {
+void ProgressView::tell_kubeflow(const Progress& progress) {
   if (!kubeflow_) {
     const std::optional<KubeflowServer> server = KubeflowServer::of(std::getenv);
     if (!server) return;
     kubeflow_ = std::make_unique<KubeflowStatus>(*server);
   }
   tell_fault();
-  kubeflow_->update(point);
+  kubeflow_->update(progress, seconds_left_);
 }
 
 void ProgressView::tell_fault() {

@@ -7,7 +7,6 @@
 #include "agent/output/progress_json.h"
 #include "agent/system/loop.h"
 #include "agent/text/progress_text.h"
-#include "proto/control.pb.h"
 
 namespace dtrun::agent {
 
@@ -15,7 +14,7 @@ class ProgressView {
  public:
   ProgressView(Console& console, ProgressMode mode) : console_(console), mode_(mode) {}
 
-  void update(const control::Progress& progress);
+  void update(const Progress& progress);
   // No worker runs any more.
   void clear();
   // Workers start that will report progress of this place.
@@ -24,16 +23,17 @@ class ProgressView {
   void end();
 
  private:
-  void draw_bar(const ProgressPoint& point, Loop::Clock::time_point now);
-  void print_line(const ProgressPoint& point, Loop::Clock::time_point now);
-  void print_json(const ProgressPoint& point);
-  void tell_kubeflow(const ProgressPoint& point);
+  void draw_bar(const Progress& progress, Loop::Clock::time_point now);
+  void print_line(const Progress& progress, Loop::Clock::time_point now);
+  void print_json(const Progress& progress);
+  void tell_kubeflow(const Progress& progress);
   void tell_fault();
 
   Console& console_;
   const ProgressMode mode_;
   ProgressPlace place_;
   Pace pace_;
+  std::optional<double> seconds_left_;
   Loop::Clock::time_point shown_{};
   std::int64_t shown_step_ = -1;
   std::string shown_json_;

@@ -13,9 +13,9 @@ constexpr double kPaceWindow = 30, kPaceFrom = 1;  // seconds; no guess from les
 constexpr int kBarWidth = 24, kNarrowestBar = 6;
 
 // At most 100: a run that goes on from a checkpoint with a smaller max_steps is beyond its end.
-int percent(const ProgressPoint& point) {
-  if (point.total_steps <= 0) return 0;
-  return static_cast<int>(std::min<std::int64_t>(100, 100 * point.step / point.total_steps));
+int percent(const Progress& progress) {
+  if (progress.total_steps <= 0) return 0;
+  return static_cast<int>(std::min<std::int64_t>(100, 100 * progress.step / progress.total_steps));
 }
 
 std::string bar_of(int percent, int width) {
@@ -26,26 +26,28 @@ std::string bar_of(int percent, int width) {
 }
 
 // The facts after the step count, joined by `separator`.
-std::string facts(const ProgressPoint& point, const std::string& separator) {
+std::string facts(const Progress& progress, std::optional<double> seconds_left,
+                  const std::string& separator) {
   std::string text;
-  if (point.loss) text += separator + "loss " + decimals(*point.loss, 3);
-  if (point.phase != ProgressPoint::Phase::kTraining) return text + separator + phase_name(point.phase);
-  if (point.samples_per_second > 0) text += separator + grouped_text(point.samples_per_second) + " samples/s";
-  if (point.seconds_left) text += separator + duration_text(*point.seconds_left) + " left";
+  if (progress.loss) text += separator + "loss " + decimals(*progress.loss, 3);
+  if (progress.phase != Progress::Phase::kTraining) return text + separator + name_of(progress.phase);
+  if (progress.samples_per_second > 0)
+    text += separator + grouped_text(progress.samples_per_second) + " samples/s";
+  if (seconds_left) text += separator + duration_text(*seconds_left) + " left";
   return text;
 }
 
 }  // namespace
 
-const char* phase_name(ProgressPoint::Phase phase) {
+const char* name_of(Progress::Phase phase) {
   switch (phase) {
-    case ProgressPoint::Phase::kLoading:
+    case Progress::Phase::kLoading:
       return "loading";
-    case ProgressPoint::Phase::kTraining:
+    case Progress::Phase::kTraining:
       return "training";
-    case ProgressPoint::Phase::kEvaluating:
+    case Progress::Phase::kEvaluating:
       return "evaluating";
-    case ProgressPoint::Phase::kSaving:
+    case Progress::Phase::kSaving:
       return "saving";
   }
   return "training";
@@ -68,21 +70,21 @@ std::string duration_text(double seconds) {
   return text;
 }
 
-std::string progress_bar(const ProgressPoint& point, int columns) {
+std::string progress_bar(const Progress& progress, std::optional<double> seconds_left, int columns) {
   char count[64];
-  std::snprintf(count, sizeof count, "%3d %%  %lld/%lld", percent(point), static_cast<long long>(point.step),
-                static_cast<long long>(point.total_steps));
-  std::string text = count + facts(point, "  ");
+  std::snprintf(count, sizeof count, "%3d %%  %lld/%lld", percent(progress),
+                static_cast<long long>(progress.step), static_cast<long long>(progress.total_steps));
+  std::string text = count + facts(progress, seconds_left, "  ");
   // A bar that wraps cannot be cleared again.
   const int room = columns - 1, width = std::min(kBarWidth, room - static_cast<int>(text.size()) - 3);
-  if (width >= kNarrowestBar) return bar_of(percent(point), width) + " " + text;
+  if (width >= kNarrowestBar) return bar_of(percent(progress), width) + " " + text;
   if (static_cast<int>(text.size()) > room) text.resize(static_cast<std::size_t>(std::max(0, room)));
   return text;
 }
 
-std::string progress_line(const ProgressPoint& point) {
-  return "step " + std::to_string(point.step) + " of " + std::to_string(point.total_steps) + " (" +
-         std::to_string(percent(point)) + " %)" + facts(point, ", ");
+std::string progress_line(const Progress& progress, std::optional<double> seconds_left) {
+  return "step " + std::to_string(progress.step) + " of " + std::to_string(progress.total_steps) + " (" +
+         std::to_string(percent(progress)) + " %)" + facts(progress, seconds_left, ", ");
 }
 
 std::optional<double> Pace::seconds_left(std::int64_t step, std::int64_t total, double now) {

@@ -8,29 +8,18 @@
 #include <string>
 #include <utility>
 
+#include "proto/core/training.h"
+
 namespace dtrun::agent {
 
-struct ProgressPoint {
-  enum class Phase { kLoading, kTraining, kEvaluating, kSaving };
-  Phase phase = Phase::kLoading;
-  std::int64_t step = 0;
-  std::int64_t total_steps = 0;
-  double epoch = 0;  // fractional
-  double learning_rate = 0;
-  std::optional<double> loss;  // none before the first step since a start or restart
-  double samples_per_second = 0;
-  double accuracy = -1;  // negative: none yet
-  std::optional<double> seconds_left;
-};
-
 // "loading", "training", "evaluating", "saving"
-const char* phase_name(ProgressPoint::Phase phase);
+const char* name_of(Progress::Phase phase);
 
 // "[=====>    ]  55 % 1290/2345  loss 0.312  9,800 samples/s  11 s left", narrower than `columns`.
-std::string progress_bar(const ProgressPoint& point, int columns);
+std::string progress_bar(const Progress& progress, std::optional<double> seconds_left, int columns);
 
 // "step 1290 of 2345 (55 %), loss 0.312, 9,800 samples/s, 11 s left"
-std::string progress_line(const ProgressPoint& point);
+std::string progress_line(const Progress& progress, std::optional<double> seconds_left);
 
 // "9,812"
 std::string grouped_text(double value);

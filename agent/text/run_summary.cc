@@ -51,8 +51,8 @@ std::string shares_line(const Completion& done) {
 }
 
 std::string memory_line(const Completion& done) {
-  if (done.gpu_memory_total == 0) return "";
-  return "\n  GPU memory: peak " + gpu_memory_text(done.gpu_memory_peak, done.gpu_memory_total);
+  if (!done.memory) return "";
+  return "\n  GPU memory: peak " + gpu_memory_text(done.memory->peak, done.memory->total);
 }
 
 }  // namespace
@@ -74,7 +74,7 @@ std::int64_t StepsRedone::in_this_generation() const {
 
 std::string done_line(const Completion& completion, const std::string& host) {
   std::string text = "done: " + std::to_string(completion.step) + " steps";
-  if (completion.accuracy >= 0) text += ", test accuracy " + decimals(100 * completion.accuracy, 1) + " %";
+  if (completion.accuracy) text += ", test accuracy " + decimals(100 * *completion.accuracy, 1) + " %";
   text += ", loss " + decimals(completion.loss, 3);
   if (!completion.model_path.empty())
     text += ", model in " + completion.model_path + (host.empty() ? "" : " on " + host);

@@ -5,22 +5,9 @@
 #include <cstdint>
 #include <string>
 
-namespace dtrun::agent {
+#include "proto/core/training.h"
 
-// Rank 0's message that training is complete (the built-in trainer).
-struct Completion {
-  std::int64_t step = 0;
-  double loss = 0;
-  double accuracy = -1;  // 0..1; negative: none
-  std::string model_path;
-  // Values of its own generation, without evaluations. training_seconds 0: nothing was trained, or it was not
-  // told.
-  std::int64_t first_step = 0;  // done before that generation
-  double training_seconds = 0;
-  double samples_per_second = 0;
-  double math = 0, wait_gradients = 0, wait_data = 0, other = 0;  // shares of training_seconds, 0..1
-  std::uint64_t gpu_memory_peak = 0, gpu_memory_total = 0;        // bytes, of rank 0's GPU; 0: it had none
-};
+namespace dtrun::agent {
 
 // Counts the steps that were trained more than once, generation by generation, from reports of the built-in
 // trainer's workers of this node. A worker that is killed does not report its last steps, so the true

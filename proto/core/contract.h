@@ -7,12 +7,12 @@
 
 namespace dtrun {
 
-inline constexpr std::uint32_t kControlProtocol = 4;
+inline constexpr std::uint32_t kControlProtocol = 5;
 inline constexpr int kDefaultPort = 29400;
 
 // Between agents and the coordinator (proto/rendezvous.proto): raised with each change that the other end of
 // an older build would take wrongly. Builds from before the first one send 0.
-inline constexpr int kRendezvousProtocol = 1;
+inline constexpr int kRendezvousProtocol = 2;
 
 // Between `dtrun --hostfile` and the agents that it starts (proto/launch.proto).
 inline constexpr std::uint32_t kLaunchProtocol = 2;

@@ -13,6 +13,7 @@
 #include "proto/core/contract.h"
 #include "proto/core/exit_codes.h"
 #include "proto/core/millis.h"
+#include "proto/core/training.h"
 
 namespace dtrun::rendezvous {
 
@@ -111,21 +112,9 @@ struct Join {
 
   bool operator==(const Join&) const = default;
 };
-// How far the built-in trainer is, as one of a node's workers said last.
-struct Progress {
-  std::int64_t step = 0;
-  std::int64_t total_steps = 0;  // 0: the workers report no progress
-  double epoch = 0;
-  double loss = 0;
-  double samples_per_second = 0;
-  // Bytes, of that worker's GPU; 0 on the CPU.
-  std::int64_t gpu_memory_used = 0, gpu_memory_peak = 0, gpu_memory_total = 0;
-
-  bool operator==(const Progress&) const = default;
-};
 struct Heartbeat {
-  std::vector<int> pids;  // by local rank; 0: that worker does not run
-  Progress progress;
+  std::vector<int> pids;                  // by local rank; 0: that worker does not run
+  std::optional<Progress> progress = {};  // as one of its workers said last; none: they report none
 
   bool operator==(const Heartbeat&) const = default;
 };
@@ -287,13 +276,13 @@ struct Hang {
 // The coordinator's last word on a job.
 struct JobEnd {
   int exit_code = 0;
-  std::string reason;                          // one sentence
-  std::optional<WorkerOutcome> first_failure;  // none: no worker failed, or none stands out in a hang
-  std::vector<WorkerOutcome> followers;        // by rank, the first kMaxFollowers
-  int more_followers = 0;                      // left out of those
+  std::string reason = {};                          // one sentence
+  std::optional<WorkerOutcome> first_failure = {};  // none: no worker failed, or none stands out in a hang
+  std::vector<WorkerOutcome> followers = {};        // by rank, the first kMaxFollowers
+  int more_followers = 0;                           // left out of those
   int restart_count = 0;
   int membership_changes = 0;
-  std::optional<Hang> hang;  // none unless the job hung
+  std::optional<Hang> hang = {};  // none unless the job hung
 
   bool operator==(const JobEnd&) const = default;
 };

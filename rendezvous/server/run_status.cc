@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "proto/wire/training.h"
 #include "rendezvous/wire/convert.h"
 
 namespace dtrun::rendezvous {
@@ -23,6 +24,12 @@ v1::RunStatus::Phase phase_of(Phase phase) {
   return v1::RunStatus::OVER;
 }
 
+// Null before the trainer has loaded, and for other programs.
+const Progress* progress_of(const Member& member) {
+  const std::optional<Progress>& progress = member.report.progress;
+  return progress && progress->total_steps > 0 ? &*progress : nullptr;
+}
+
 void write(const Member& member, Millis now, v1::MemberStatus* wire) {
   wire->set_host(member.join.host);
   wire->set_address(member.join.address);
@@ -32,7 +39,7 @@ void write(const Member& member, Millis now, v1::MemberStatus* wire) {
   wire->set_device(member.join.device);
   wire->set_gpu(member.join.gpu);
   for (int gpu : member.join.gpus) wire->add_gpus(gpu);
-  if (member.report.progress.total_steps > 0) to_wire(member.report.progress, wire->mutable_progress());
+  if (const Progress* progress = progress_of(member)) to_wire(*progress, wire->mutable_progress());
 }
 
 v1::MemberStatus::State state_of(const Seat& seat) {
@@ -104,10 +111,11 @@ v1::RunStatus status_of(const State& state, Millis now) {
   const bool waits = state.phase == Phase::kGathering && state.deadlines.join != kNever;
   if (waits) status.set_join_timeout_left_s(seconds(std::max<Millis>(0, state.deadlines.join - now)));
   for (const News& news : state.news.all(now)) to_wire(news, status.add_news());
-  Progress newest;
+  const Progress* newest = nullptr;
   for (const auto& [id, member] : state.members)
-    if (member.report.progress.step >= newest.step) newest = member.report.progress;
-  if (newest.total_steps > 0) to_wire(newest, status.mutable_progress());
+    if (const Progress* progress = progress_of(member))
+      if (newest == nullptr || progress->step >= newest->step) newest = progress;
+  if (newest != nullptr) to_wire(*newest, status.mutable_progress());
   return status;
 }
 

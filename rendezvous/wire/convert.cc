@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "proto/core/utf8.h"
+#include "proto/wire/training.h"
 
 namespace dtrun::rendezvous {
 
@@ -67,28 +68,6 @@ void to_wire(const CrashHistory& history, v1::CrashHistory* wire) {
   wire->set_rank(history.rank);
   wire->set_exit_code(history.exit_code);
   wire->set_signal(history.signal);
-}
-
-Progress from_wire(const v1::TrainingProgress& wire) {
-  return {.step = wire.step(),
-          .total_steps = wire.total_steps(),
-          .epoch = wire.epoch(),
-          .loss = wire.loss(),
-          .samples_per_second = wire.samples_per_second(),
-          .gpu_memory_used = wire.gpu_memory_used(),
-          .gpu_memory_peak = wire.gpu_memory_peak(),
-          .gpu_memory_total = wire.gpu_memory_total()};
-}
-
-void to_wire(const Progress& progress, v1::TrainingProgress* wire) {
-  wire->set_step(progress.step);
-  wire->set_total_steps(progress.total_steps);
-  wire->set_epoch(progress.epoch);
-  wire->set_loss(progress.loss);
-  wire->set_samples_per_second(progress.samples_per_second);
-  wire->set_gpu_memory_used(progress.gpu_memory_used);
-  wire->set_gpu_memory_peak(progress.gpu_memory_peak);
-  wire->set_gpu_memory_total(progress.gpu_memory_total);
 }
 
 // ---- from agents
@@ -168,12 +147,14 @@ void to_wire(const Join& join, v1::Join* wire) {
 }
 
 Heartbeat from_wire(const v1::Heartbeat& wire) {
-  return {.pids = {wire.pids().begin(), wire.pids().end()}, .progress = from_wire(wire.progress())};
+  Heartbeat heartbeat{.pids = {wire.pids().begin(), wire.pids().end()}};
+  if (wire.has_progress()) heartbeat.progress = from_wire(wire.progress());
+  return heartbeat;
 }
 
 void to_wire(const Heartbeat& heartbeat, v1::Heartbeat* wire) {
   for (int pid : heartbeat.pids) wire->add_pids(pid);
-  if (heartbeat.progress != Progress{}) to_wire(heartbeat.progress, wire->mutable_progress());
+  if (heartbeat.progress) to_wire(*heartbeat.progress, wire->mutable_progress());
 }
 
 Stopped from_wire(const v1::Stopped& wire) {

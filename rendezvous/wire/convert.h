@@ -16,9 +16,6 @@ void to_wire(const WorkerOutcome& outcome, v1::WorkerOutcome* wire);
 CrashHistory from_wire(const v1::CrashHistory& wire);
 void to_wire(const CrashHistory& history, v1::CrashHistory* wire);
 
-Progress from_wire(const v1::TrainingProgress& wire);
-void to_wire(const Progress& progress, v1::TrainingProgress* wire);
-
 // ---- from agents
 
 Join from_wire(const v1::Join& wire);

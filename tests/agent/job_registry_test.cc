@@ -70,7 +70,7 @@ TEST_CASE("ended runs are listed for ten minutes, of each id the newest") {
   const auto path = folder.path() / "registry";
   const auto end_at = [&](const std::string& run_id, double at, int exit_code) {
     JobEntry(path, {run_id, "127.0.0.1", 4711, getpid()})
-        .finish({.job = {}, .ended_at = at, .exit_code = exit_code, .reason = "why"});
+        .finish({.job = {}, .ended_at = at, .end = {.exit_code = exit_code, .reason = "why"}});
   };
   end_at("a", 1000, 1);
   end_at("b", 1100, 2);
@@ -78,9 +78,9 @@ TEST_CASE("ended runs are listed for ten minutes, of each id the newest") {
   auto ends = ended_jobs(path, 1300);
   REQUIRE(ends.size() == 2);
   CHECK(ends[0].job.run_id == "a");
-  CHECK(ends[0].exit_code == 3);
+  CHECK(ends[0].end.exit_code == 3);
   CHECK(ends[0].job.port == 4711);
-  CHECK(ends[1].reason == "why");
+  CHECK(ends[1].end.reason == "why");
   CHECK(ended_jobs(path, 1100 + kKeepEndedSeconds).size() == 1);
   CHECK(ended_jobs(path, 1200 + kKeepEndedSeconds).empty());
   CHECK(std::filesystem::is_empty(path));
@@ -91,8 +91,7 @@ TEST_CASE("many short jobs leave no more than the newest ends") {
   const auto path = folder.path() / "registry";
   for (std::size_t i = 0; i < kMaxEndedJobs + 9; ++i) {
     const auto at = static_cast<double>(i);
-    JobEntry(path, {"run" + std::to_string(i), "h", 1, getpid()})
-        .finish({.job = {}, .ended_at = at, .reason = ""});
+    JobEntry(path, {"run" + std::to_string(i), "h", 1, getpid()}).finish({.job = {}, .ended_at = at});
   }
   CHECK(ended_jobs(path, 300).size() == kMaxEndedJobs);
   CHECK(std::distance(std::filesystem::directory_iterator(path), {}) == kMaxEndedJobs);
@@ -101,7 +100,7 @@ TEST_CASE("many short jobs leave no more than the newest ends") {
 TEST_CASE("files that no agent wrote are no ends, and harm nobody") {
   const test::Folder folder;
   const auto path = folder.path() / "registry";
-  JobEntry(path, {"run", "h", 1, getpid()}).finish({.job = {}, .ended_at = 10, .reason = ""});
+  JobEntry(path, {"run", "h", 1, getpid()}).finish({.job = {}, .ended_at = 10});
   for (const char* text : {"", "[]", "{\"run_id\":7}", "\xff\xff", R"({"run_id":"r","host":"h","port":"x"})"})
     std::ofstream(path / ("1-" + std::to_string(std::strlen(text)) + ".ended")) << text;
   CHECK(ended_jobs(path, 20).size() == 1);

@@ -163,7 +163,7 @@ int trainer_like(const std::string& mode) {
     message.mutable_progress()->set_total_steps(20);
     control.send(message);
     if (rank == 0) {
-      control::Completed* done = message.mutable_completed();
+      training::Completion* done = message.mutable_completion();
       done->set_step(2345);
       done->set_loss(0.3021);
       done->set_accuracy(0.891);
@@ -182,10 +182,9 @@ int trainer_like(const std::string& mode) {
       control.send(message);
     }
     if (restart < 2) return 1;
-    control::Completed* done = message.mutable_completed();
+    training::Completion* done = message.mutable_completion();
     done->set_step(200);
     done->set_first_step(100);
-    done->set_accuracy(-1);
     done->set_training_seconds(4);
     done->set_samples_per_second(3200);
     done->set_math(0.5);
@@ -212,7 +211,8 @@ int trainer_like(const std::string& mode) {
   }
   if (mode == "hang" || mode == "slow") {  // reports all the time; "slow" really is at work
     for (unsigned i = 0; i < 30 || mode == "hang"; ++i) {
-      message.mutable_progress()->set_pulse(mode == "slow" ? i + 1 : 1);
+      message.mutable_progress();
+      message.set_pulse(mode == "slow" ? i + 1 : 1);
       control.send(message);
       usleep(100000);
     }
@@ -224,7 +224,8 @@ int trainer_like(const std::string& mode) {
     // last to give it.
     control.kv(control::KvRequest::SET, "here" + std::to_string(rank), "yes");
     control.kv(control::KvRequest::GET, "here" + std::to_string(1 - rank), "");
-    message.mutable_progress()->set_pulse(1);
+    message.mutable_progress();
+    message.set_pulse(1);
     control.send(message);
     if (rank == 0) sleep_forever();
     if (control.receive().stop().kind() != control::Stop::PAUSE) return 1;

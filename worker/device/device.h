@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/core/device_memory.h"
+#include "proto/core/training.h"
 #include "worker/core/device_use.h"
 #include "worker/core/dropout.h"
 #include "worker/device/node_clock.h"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/core/device_memory.h"
+#include "proto/core/training.h"
 #include "worker/core/device_use.h"
 #include "worker/core/evaluation_record.h"
 
@@ -27,9 +27,9 @@ struct TrainMetrics {
 };
 // The state of logging, the same on every rank, so that any rank can take over when rank 0 is lost.
 struct MetricsLog {
-  double loss = 0, targets = 0;  // sums since the newest line of training
-  TrainMetrics newest;           // that line; step 0: none yet
-  double accuracy = -1;          // of the newest evaluation; negative: none yet
+  double loss = 0, targets = 0;         // sums since the newest line of training
+  TrainMetrics newest;                  // that line; step 0: none yet
+  std::optional<double> accuracy = {};  // of the newest evaluation
   EvaluationRecord evaluations;
 };
 // Names and bytes.

@@ -28,6 +28,7 @@
 
 #include "proto/base/log.h"
 #include "proto/core/text.h"
+#include "proto/core/training.h"
 #include "worker/base/error.h"
 #include "worker/base/stop_point.h"
 #include "worker/checkpoint/best_model.h"
@@ -58,6 +59,7 @@ namespace dtrun::worker {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Phase = Progress::Phase;
 
 BatchSampler batches_of(const TrainConfig& train, std::int64_t samples) {
   const std::string refusal = too_few_samples(train, samples);
@@ -132,7 +134,7 @@ class Trainer {
 
   StepStats since_lap_, since_report_;
   double samples_ = 0;  // trained in this generation, up to the last line of metrics
-  TrainingProgress progress_;
+  Progress progress_;
   Clock::time_point start_ = Clock::now(), last_report_ = start_;
   std::optional<Evaluation> newest_evaluation_;  // nothing if older than state_.step
   bool resumed_ = false;
@@ -239,17 +241,16 @@ void Trainer::begin_writing(const ResumePoint& start) {
              in_gibibytes(gpu->total));
   if (!resumed_ && place_.generation > 1) log_warn("no node holds a checkpoint of this run; it begins again");
   if (!resumed_) return;
-  progress_.note = "resumed from step " + std::to_string(state_.step);
   const std::string from =
       start.source_rank == 0 ? "" : " (held by rank " + std::to_string(start.source_rank) + ")";
   const char* beyond = state_.step > batches_.total_steps() ? "; nothing is left to train" : "";
-  log_info(progress_.note + " of " + std::to_string(batches_.total_steps()) + from + beyond);
+  log_info("resumed from step " + std::to_string(state_.step) + " of " +
+           std::to_string(batches_.total_steps()) + from + beyond);
 }
 
 void Trainer::tell_recovery(const ResumePoint& start) {
   const bool copied = start.from == ResumePoint::kInMemoryCheckpoint;
   std::string where = copied ? ", from the host's memory" : "";
-  progress_.note = "going on at step " + std::to_string(state_.step) + where;
   if (!copied && start.source_rank != 0)
     where = ", from the memory of rank " + std::to_string(start.source_rank);
   log_info("going on at step " + std::to_string(state_.step) + " of " +
@@ -384,7 +385,6 @@ void Trainer::report(Phase phase) {
   }
   progress_.memory = replica_.device->memory();
   agent_.report(progress_);
-  progress_.note.clear();
 }
 
 // For on_divergence "warn". Warns once: a person who watches may want to stop the run.

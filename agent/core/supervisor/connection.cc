@@ -102,8 +102,7 @@ void Connection::beat() {
 }
 
 void Connection::send_heartbeat() {
-  emit(action::SendHeartbeat{.generation = generation(),
-                             .progress = s.generation.progress.value_or(Progress{})});
+  emit(action::SendHeartbeat{.generation = generation(), .progress = s.generation.progress});
 }
 
 void Connection::tell_lost() {

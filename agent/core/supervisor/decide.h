@@ -159,7 +159,7 @@ struct SendJoin {
 };
 struct SendHeartbeat {
   std::int64_t generation = 0;
-  Progress progress = {};
+  std::optional<Progress> progress = {};
 };
 struct SendFailure {
   std::int64_t generation = 0;

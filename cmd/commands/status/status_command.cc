@@ -86,20 +86,20 @@ Result<std::vector<CoordinatorAddress>> addresses_of(const StatusQuestion& quest
 }
 
 // The status as the coordinator told it, or would have.
-RunStatus status_of(const agent::EndedJob& end) {
+RunStatus status_of(const agent::EndedJob& ended) {
   RunStatus run;
-  run.set_run_id(end.job.run_id);
+  run.set_run_id(ended.job.run_id);
   run.set_phase(RunStatus::OVER);
-  run.set_generation(end.generation);
-  run.set_world_size(end.world_size);
-  run.set_min_nodes(end.min_nodes);
-  run.set_max_nodes(end.max_nodes);
-  run.set_restart_count(end.restarts);
-  run.set_max_restarts(end.max_restarts);
-  run.set_membership_changes(end.membership_changes);
-  run.set_reason(end.reason);
-  run.set_exit_code(end.exit_code);
-  run.set_ended_age_s(std::max(0.0, agent::wall_seconds() - end.ended_at));
+  run.set_generation(ended.generation);
+  run.set_world_size(ended.world_size);
+  run.set_min_nodes(ended.min_nodes);
+  run.set_max_nodes(ended.max_nodes);
+  run.set_restart_count(ended.end.restart_count);
+  run.set_max_restarts(ended.max_restarts);
+  run.set_membership_changes(ended.end.membership_changes);
+  run.set_reason(ended.end.reason);
+  run.set_exit_code(ended.end.exit_code);
+  run.set_ended_age_s(std::max(0.0, agent::wall_seconds() - ended.ended_at));
   return run;
 }
 

@@ -9,6 +9,7 @@
 #include "agent/core/gpu.h"
 #include "agent/text/gibibytes.h"
 #include "proto/core/text.h"
+#include "proto/wire/training.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -16,7 +17,6 @@ namespace {
 using rendezvous::v1::MemberStatus;
 using rendezvous::v1::News;
 using rendezvous::v1::RunStatus;
-using rendezvous::v1::TrainingProgress;
 using Json = nlohmann::ordered_json;
 
 // Version of the JSON (docs/status.md): raised once a key or value means something else, not for new ones.
@@ -67,17 +67,14 @@ std::string counts(const RunStatus& run) {
          ", membership changes " + std::to_string(run.membership_changes()) + "\n";
 }
 
-std::string progress_line(const TrainingProgress& progress) {
-  return "  step " + std::to_string(progress.step()) + " of " + std::to_string(progress.total_steps()) +
-         ", epoch " + decimals(progress.epoch(), 2) +
-         (progress.step() > 0 ? ", loss " + decimals(progress.loss(), 4) : "") +
-         (progress.samples_per_second() > 0 ? ", " + decimals(progress.samples_per_second(), 0) + " samples/s"
-                                            : "") +
-         (progress.gpu_memory_total() > 0
-              ? ", GPU memory " + gpu_memory_text(static_cast<std::uint64_t>(progress.gpu_memory_used()),
-                                                  static_cast<std::uint64_t>(progress.gpu_memory_total()))
-              : "") +
-         "\n";
+std::string progress_line(const Progress& progress) {
+  std::string text = "  step " + std::to_string(progress.step) + " of " +
+                     std::to_string(progress.total_steps) + ", epoch " + decimals(progress.epoch, 2);
+  if (progress.loss) text += ", loss " + decimals(*progress.loss, 4);
+  if (progress.samples_per_second > 0) text += ", " + decimals(progress.samples_per_second, 0) + " samples/s";
+  if (progress.memory)
+    text += ", GPU memory " + gpu_memory_text(progress.memory->used, progress.memory->total);
+  return text + "\n";
 }
 
 constexpr std::size_t kColumns = 79;  // of a line, as far as a table can be made to fit
@@ -154,16 +151,16 @@ Json json_of(const News& news) {
           {"age", static_cast<double>(news.age_ms()) / 1000}};
 }
 
-Json json_of(const TrainingProgress& progress) {
-  Json json{{"step", progress.step()},
-            {"total_steps", progress.total_steps()},
-            {"epoch", progress.epoch()},
-            {"loss", progress.step() > 0 ? Json(progress.loss()) : Json(nullptr)},
-            {"samples_per_second", progress.samples_per_second()}};
-  if (progress.gpu_memory_total() > 0) {
-    json["gpu_memory_used"] = progress.gpu_memory_used();
-    json["gpu_memory_peak"] = progress.gpu_memory_peak();
-    json["gpu_memory_total"] = progress.gpu_memory_total();
+Json json_of(const Progress& progress) {
+  Json json{{"step", progress.step},
+            {"total_steps", progress.total_steps},
+            {"epoch", progress.epoch},
+            {"loss", progress.loss ? Json(*progress.loss) : Json(nullptr)},
+            {"samples_per_second", progress.samples_per_second}};
+  if (progress.memory) {
+    json["gpu_memory_used"] = progress.memory->used;
+    json["gpu_memory_peak"] = progress.memory->peak;
+    json["gpu_memory_total"] = progress.memory->total;
   }
   return json;
 }
@@ -184,7 +181,7 @@ Json json_of(const MemberStatus& member) {
     json["gpu"] = member.gpu().empty() ? Json(nullptr) : Json(member.gpu());
     json["gpus"] = std::vector<int>(member.gpus().begin(), member.gpus().end());
   }
-  if (member.has_progress()) json["progress"] = json_of(member.progress());
+  if (member.has_progress()) json["progress"] = json_of(from_wire(member.progress()));
   return json;
 }
 
@@ -194,7 +191,7 @@ std::string status_text(const RunStatus& run, const std::string& endpoint, const
   std::string text = heading(run, endpoint, palette);
   if (!run.reason().empty()) text += "  because " + run.reason() + "\n";
   text += counts(run);
-  if (run.has_progress()) text += progress_line(run.progress());
+  if (run.has_progress()) text += progress_line(from_wire(run.progress()));
   return text + (run.members_size() > 0 ? table(run) : "") + gpu_lines(run) + news_lines(run);
 }
 
@@ -217,7 +214,7 @@ Json status_json(const RunStatus& run, const std::string& endpoint) {
     json["exit_code"] = run.exit_code();
     json["ended_age"] = run.ended_age_s();
   }
-  if (run.has_progress()) json["progress"] = json_of(run.progress());
+  if (run.has_progress()) json["progress"] = json_of(from_wire(run.progress()));
   if (run.join_timeout_left_s() > 0) json["join_timeout_left"] = run.join_timeout_left_s();
   json["news"] = Json::array();
   for (const News& news : run.news()) json["news"].push_back(json_of(news));

@@ -64,8 +64,8 @@ void Stepper::handle(const Event& event) {
 
 void Stepper::on_heartbeat(Member& member, const Heartbeat& heartbeat) {
   member.report = heartbeat;
-  if (turn_.in_generation() && member.seat)
-    s_.current.step = std::max(s_.current.step, heartbeat.progress.step);
+  if (turn_.in_generation() && member.seat && heartbeat.progress)
+    s_.current.step = std::max(s_.current.step, heartbeat.progress->step);
 }
 
 void Stepper::on_ready(Member& member) {

@@ -6,13 +6,14 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+using namespace dtrun;
 using namespace dtrun::agent;
 using Json = nlohmann::json;
 
 namespace {
 
-Json status_of(const ProgressPoint& point) {
-  return Json::parse(kubeflow_status_json(point, "2026-11-23T20:00:00Z"))["trainerStatus"];
+Json status_of(const Progress& progress, std::optional<double> seconds_left = {}) {
+  return Json::parse(kubeflow_status_json(progress, seconds_left, "2026-11-23T20:00:00Z"))["trainerStatus"];
 }
 
 std::optional<KubeflowServer> server_of(const std::map<std::string, std::string>& environment) {
@@ -28,11 +29,11 @@ TEST_CASE("the status has the fields of KEP-2779, metrics as text") {
   const Json status = status_of({.step = 45,
                                  .total_steps = 200,
                                  .epoch = 0.5,
-                                 .learning_rate = 0.05,
                                  .loss = 0.25,
+                                 .learning_rate = 0.05,
                                  .samples_per_second = 9800,
-                                 .accuracy = 0.75,
-                                 .seconds_left = 11.6});
+                                 .accuracy = 0.75},
+                                11.6);
   CHECK(status["progressPercentage"] == 22);
   CHECK(status["estimatedRemainingSeconds"] == 12);
   CHECK(status["lastUpdatedTime"] == "2026-11-23T20:00:00Z");
@@ -47,16 +48,16 @@ TEST_CASE("the status has the fields of KEP-2779, metrics as text") {
 }
 
 TEST_CASE("what is not known is left out, and no percentage is beyond its bounds") {
-  ProgressPoint point;
-  const Json loading = status_of(point);
+  Progress progress;
+  const Json loading = status_of(progress);
   CHECK(loading["progressPercentage"] == 0);
   CHECK(!loading.contains("estimatedRemainingSeconds"));
   for (const Json& metric : loading["metrics"])
     CHECK((metric["name"] != "loss" && metric["name"] != "accuracy"));
-  point.step = 201;
-  point.total_steps = 200;
-  point.loss = std::numeric_limits<double>::quiet_NaN();
-  const Json diverged = status_of(point);
+  progress.step = 201;
+  progress.total_steps = 200;
+  progress.loss = std::numeric_limits<double>::quiet_NaN();
+  const Json diverged = status_of(progress);
   CHECK(diverged["progressPercentage"] == 100);
   for (const Json& metric : diverged["metrics"]) CHECK(metric["name"] != "loss");
 }

@@ -6,6 +6,7 @@
 
 #include "agent/text/progress_text.h"
 
+using namespace dtrun;
 using namespace dtrun::agent;
 using namespace dtrun::rendezvous;
 
@@ -241,42 +242,42 @@ TEST_CASE("a job that ended without a failed worker says the coordinator's reaso
 }
 
 TEST_CASE("progress as a line and as a bar that never wraps") {
-  ProgressPoint point;
-  point.phase = ProgressPoint::Phase::kTraining;
-  point.step = 1290;
-  point.total_steps = 2345;
-  point.loss = 0.3119;
-  point.samples_per_second = 9812.4;
-  point.seconds_left = 200;
-  CHECK(progress_line(point) == "step 1290 of 2345 (55 %), loss 0.312, 9,812 samples/s, 3 min 20 s left");
-  CHECK(progress_bar(point, 120) ==
+  Progress progress;
+  progress.phase = Progress::Phase::kTraining;
+  progress.step = 1290;
+  progress.total_steps = 2345;
+  progress.loss = 0.3119;
+  progress.samples_per_second = 9812.4;
+  CHECK(progress_line(progress, 200) ==
+        "step 1290 of 2345 (55 %), loss 0.312, 9,812 samples/s, 3 min 20 s left");
+  CHECK(progress_bar(progress, 200, 120) ==
         "[=============>          ]  55 %  1290/2345  loss 0.312  9,812 samples/s  3 min 20 s left");
   // A narrow terminal takes it from the bar, not from the facts.
-  CHECK(progress_bar(point, 80) ==
+  CHECK(progress_bar(progress, 200, 80) ==
         "[=======>      ]  55 %  1290/2345  loss 0.312  9,812 samples/s  3 min 20 s left");
-  CHECK(progress_bar(point, 80).size() == 79);
-  CHECK(progress_bar(point, 66) == " 55 %  1290/2345  loss 0.312  9,812 samples/s  3 min 20 s left");
-  CHECK(progress_bar(point, 20).size() == 19);
-  point.step = point.total_steps;
-  CHECK(progress_bar(point, 120).starts_with("[========================] 100 %"));
-  point.phase = ProgressPoint::Phase::kEvaluating;
-  CHECK(progress_bar(point, 60) == "[================] 100 %  2345/2345  loss 0.312  evaluating");
+  CHECK(progress_bar(progress, 200, 80).size() == 79);
+  CHECK(progress_bar(progress, 200, 66) == " 55 %  1290/2345  loss 0.312  9,812 samples/s  3 min 20 s left");
+  CHECK(progress_bar(progress, 200, 20).size() == 19);
+  progress.step = progress.total_steps;
+  CHECK(progress_bar(progress, 200, 120).starts_with("[========================] 100 %"));
+  progress.phase = Progress::Phase::kEvaluating;
+  CHECK(progress_bar(progress, 200, 60) == "[================] 100 %  2345/2345  loss 0.312  evaluating");
 }
 
 TEST_CASE("a bar has 24 columns where there is room, and at least 6") {
-  ProgressPoint point;
-  point.phase = ProgressPoint::Phase::kTraining;
-  point.total_steps = 100;
+  Progress progress;
+  progress.phase = Progress::Phase::kTraining;
+  progress.total_steps = 100;
   const std::string text = "  0 %  0/100";
   const auto bar = [&](int width) {
     return "[>" + std::string(static_cast<std::size_t>(width) - 1, ' ') + "] " + text;
   };
   const int beside = static_cast<int>(text.size()) + 3 + 1;  // brackets, a blank, and the last column
-  CHECK(progress_bar(point, beside + 25) == bar(24));
-  CHECK(progress_bar(point, beside + 24) == bar(24));
-  CHECK(progress_bar(point, beside + 23) == bar(23));
-  CHECK(progress_bar(point, beside + 6) == bar(6));
-  CHECK(progress_bar(point, beside + 5) == text);
+  CHECK(progress_bar(progress, {}, beside + 25) == bar(24));
+  CHECK(progress_bar(progress, {}, beside + 24) == bar(24));
+  CHECK(progress_bar(progress, {}, beside + 23) == bar(23));
+  CHECK(progress_bar(progress, {}, beside + 6) == bar(6));
+  CHECK(progress_bar(progress, {}, beside + 5) == text);
 }
 
 TEST_CASE("a duration has seconds up to an hour, then minutes") {
@@ -287,18 +288,18 @@ TEST_CASE("a duration has seconds up to an hour, then minutes") {
 }
 
 TEST_CASE("a run beyond its last step, as with a smaller max_steps, is at 100 %") {
-  ProgressPoint point;
-  point.step = 388;
-  point.total_steps = 10;
-  CHECK(progress_line(point).starts_with("step 388 of 10 (100 %)"));
-  CHECK(progress_bar(point, 80).size() < 80);
+  Progress progress;
+  progress.step = 388;
+  progress.total_steps = 10;
+  CHECK(progress_line(progress, {}).starts_with("step 388 of 10 (100 %)"));
+  CHECK(progress_bar(progress, {}, 80).size() < 80);
 }
 
 TEST_CASE("a restarted job claims no loss before its first step") {
-  ProgressPoint point;
-  point.phase = ProgressPoint::Phase::kEvaluating;
-  point.step = point.total_steps = 2345;
-  CHECK(progress_line(point) == "step 2345 of 2345 (100 %), evaluating");
+  Progress progress;
+  progress.phase = Progress::Phase::kEvaluating;
+  progress.step = progress.total_steps = 2345;
+  CHECK(progress_line(progress, {}) == "step 2345 of 2345 (100 %), evaluating");
 }
 
 TEST_CASE("time left follows the pace of the last half minute") {

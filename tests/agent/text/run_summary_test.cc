@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+using namespace dtrun;
 using namespace dtrun::agent;
 
 namespace {
@@ -26,8 +27,8 @@ Completion completion() {
 TEST_CASE("the final line tells what was reached and where the model lies") {
   CHECK(done_line({2345, 0.3021, 0.8912, "runs/x/model.safetensors"}) ==
         "done: 2345 steps, test accuracy 89.1 %, loss 0.302, model in runs/x/model.safetensors");
-  CHECK(done_line({10, 1.5, -1, ""}) == "done: 10 steps, loss 1.500");
-  CHECK(done_line({10, 1.5, -1, "o/model"}, "node1") ==
+  CHECK(done_line({10, 1.5}) == "done: 10 steps, loss 1.500");
+  CHECK(done_line({10, 1.5, {}, "o/model"}, "node1") ==
         "done: 10 steps, loss 1.500, model in o/model on node1");
 }
 
@@ -37,8 +38,7 @@ TEST_CASE("a run without trouble: what was reached, how long it took, where a st
         "  9.4 s in all, 8.2 s of it training: 7,353 samples/s, 17.4 ms a step\n"
         "  of a step's time: 81 % math, 12 % waiting for gradients, 0 % waiting for data, 7 % other");
   Completion on_gpu = completion();
-  on_gpu.gpu_memory_peak = std::uint64_t{61} << 30;
-  on_gpu.gpu_memory_total = std::uint64_t{140} << 30;
+  on_gpu.memory = {.peak = std::uint64_t{61} << 30, .total = std::uint64_t{140} << 30};
   CHECK(summary_text(on_gpu, {9.44, 1, 0, 0})
             .ends_with("7 % other\n  GPU memory: peak 61.0 of 140 GiB\n  1 restart"));
 }

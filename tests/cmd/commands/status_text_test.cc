@@ -71,9 +71,9 @@ TEST_CASE("progress is shown as far as there is any") {
   progress->set_samples_per_second(9812.4);
   CHECK(line_with(status_text(run, "e"), "step") ==
         "  step 120 of 400, epoch 0.26, loss 2.3026, 9812 samples/s");
-  progress->set_gpu_memory_used(std::int64_t{61} << 30);
-  progress->set_gpu_memory_peak(std::int64_t{62} << 30);
-  progress->set_gpu_memory_total(std::int64_t{140} << 30);
+  progress->mutable_memory()->set_used(std::uint64_t{61} << 30);
+  progress->mutable_memory()->set_peak(std::uint64_t{62} << 30);
+  progress->mutable_memory()->set_total(std::uint64_t{140} << 30);
   CHECK(line_with(status_text(run, "e"), "step") ==
         "  step 120 of 400, epoch 0.26, loss 2.3026, 9812 samples/s, GPU memory 61.0 of 140 GiB");
   const auto json = status_json(run, "e")["progress"];
@@ -223,7 +223,9 @@ TEST_CASE("as JSON a loss that is not known yet is null, and only a run that is 
   RunStatus run = running();
   run.mutable_progress()->set_total_steps(10);
   CHECK(status_json(run, "e")["progress"]["loss"] == nullptr);
-  run.mutable_progress()->set_step(3);
+  run.mutable_progress()->set_step(3);  // of a checkpoint
+  CHECK(status_json(run, "e")["progress"]["loss"] == nullptr);
+  CHECK(line_with(status_text(run, "e"), "step") == "  step 3 of 10, epoch 0.00");
   run.mutable_progress()->set_loss(0.5);
   run.set_phase(RunStatus::OVER);
   CHECK(status_json(run, "e")["progress"]["loss"] == 0.5);

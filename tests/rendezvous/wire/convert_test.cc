@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "proto/wire/training.h"
 #include "rendezvous/wire/election.h"
 
 namespace dtrun::rendezvous {
@@ -41,6 +42,8 @@ class Filler {
         return reflection->SetInt32(message, field, value_);
       case FieldDescriptor::CPPTYPE_INT64:
         return reflection->SetInt64(message, field, value_);
+      case FieldDescriptor::CPPTYPE_UINT64:
+        return reflection->SetUInt64(message, field, static_cast<std::uint64_t>(value_));
       case FieldDescriptor::CPPTYPE_DOUBLE:
         return reflection->SetDouble(message, field, value_ + 0.5);
       case FieldDescriptor::CPPTYPE_BOOL:
@@ -124,7 +127,9 @@ void check_round_trip() {
 TEST_CASE("every field of every message is a field of its struct, there and back") {
   check_round_trip<v1::WorkerOutcome>();
   check_round_trip<v1::CrashHistory>();
-  check_round_trip<v1::TrainingProgress>();
+  check_round_trip<training::DeviceMemory>();
+  check_round_trip<training::Progress>();
+  check_round_trip<training::Completion>();
   check_round_trip<v1::Join>();
   check_round_trip<v1::Heartbeat>();
   check_round_trip<v1::Stopped>();

@@ -47,13 +47,13 @@ class CountingLink final : public AgentLink {
  public:
   explicit CountingLink(std::size_t limit) : limit_(limit) {}
   bool stop_requested() const override { return false; }
-  void report(const TrainingProgress& progress) override {
-    const bool counts = progress.step >= 1 && progress.phase != Phase::kSaving;
+  void report(const Progress& progress) override {
+    const bool counts = progress.step >= 1 && progress.phase != Progress::Phase::kSaving;
     g_limit = counts ? limit_ : SIZE_MAX;
     if (counts) seen_.push_back(progress.phase);
   }
   void completed(const Completion&) override { g_limit = SIZE_MAX; }
-  std::vector<Phase> seen_;
+  std::vector<Progress::Phase> seen_;
 
  private:
   const std::size_t limit_;
@@ -68,8 +68,8 @@ TEST_CASE("training allocates nothing as large as the parameters, and neither do
   CountingLink link(21840 * sizeof(float));
   CHECK(run_rank(config, *group, 1, link) == Outcome::kCompleted);
   CHECK(g_large == 0);
-  CHECK(std::ranges::count(link.seen_, Phase::kTraining) > 0);
-  CHECK(std::ranges::count(link.seen_, Phase::kEvaluating) > 0);
+  CHECK(std::ranges::count(link.seen_, Progress::Phase::kTraining) > 0);
+  CHECK(std::ranges::count(link.seen_, Progress::Phase::kEvaluating) > 0);
   std::istringstream lines(job.metrics("run"));
   int saves = 0;
   for (std::string line; std::getline(lines, line);) {

@@ -70,7 +70,7 @@ class Corrupting final : public AgentLink {
     if (replica_.state.step == step_) replica_.state.parameters.data()[at_] = value_;
     return false;
   }
-  void report(const TrainingProgress&) override {}
+  void report(const Progress&) override {}
   void completed(const Completion&) override {}
 
  private:

@@ -76,10 +76,10 @@ class TestLink final : public AgentLink {
     if (now && die_) raise(SIGKILL);
     return now;
   }
-  void report(const TrainingProgress& progress) override {
+  void report(const Progress& progress) override {
     first_step_ = progress.first_step;
-    if (began_at_ || progress.phase == Phase::kLoading) return;
-    began_at_ = progress.step - (progress.phase == Phase::kTraining ? 1 : 0);
+    if (began_at_ || progress.phase == Progress::Phase::kLoading) return;
+    began_at_ = progress.step - (progress.phase == Progress::Phase::kTraining ? 1 : 0);
   }
   void completed(const Completion& completion) override { completion_ = completion; }
   std::optional<Completion> completion_;

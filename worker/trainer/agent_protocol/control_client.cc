@@ -9,6 +9,7 @@
 
 #include "proto/base/framed_channel.h"
 #include "proto/core/contract.h"
+#include "proto/wire/training.h"
 #include "worker/base/error.h"
 #include "worker/base/pulse.h"
 #include "worker/base/stop_point.h"
@@ -24,33 +25,6 @@ constexpr milliseconds kReportInterval{400};
 constexpr milliseconds kHelloTimeout{60000};
 // Added to the time that the store itself may take, for the round trip.
 constexpr milliseconds kRequestSlack{10000};
-
-void set_memory(const DeviceMemory& memory, control::GpuMemory* message) {
-  message->set_used(memory.used);
-  message->set_peak(memory.peak);
-  message->set_total(memory.total);
-}
-
-control::Progress to_message(const TrainingProgress& progress) {
-  control::Progress message;
-  message.set_phase(static_cast<control::Progress::Phase>(progress.phase));
-  message.set_step(progress.step);
-  message.set_total_steps(progress.total_steps);
-  message.set_epoch(progress.epoch);
-  if (progress.loss) message.set_loss(*progress.loss);
-  message.set_learning_rate(progress.learning_rate);
-  message.set_samples_per_second(progress.samples_per_second);
-  message.set_accuracy(progress.accuracy);
-  message.set_note(progress.note);
-  if (progress.first_step) message.set_first_step(*progress.first_step);
-  if (progress.memory) set_memory(*progress.memory, message.mutable_gpu_memory());
-  message.set_from_in_memory_checkpoint(progress.from_in_memory_checkpoint);
-  return message;
-}
-static_assert(static_cast<int>(Phase::kLoading) == control::Progress::LOADING);
-static_assert(static_cast<int>(Phase::kTraining) == control::Progress::TRAINING);
-static_assert(static_cast<int>(Phase::kEvaluating) == control::Progress::EVALUATING);
-static_assert(static_cast<int>(Phase::kSaving) == control::Progress::SAVING);
 
 }  // namespace
 
@@ -114,19 +88,17 @@ void ControlClient::if_stopped_before_training() {
   if (stop_requested_ && !in_training_) end_process_(kExitWorkerStopped);
 }
 
-void ControlClient::report(const TrainingProgress& progress) {
+// The begin of a generation, a new phase and an evaluation are sent at once; of other reports the reporter
+// sends the newest at the next interval.
+void ControlClient::report(const Progress& progress) {
   std::lock_guard lock(mutex_);
-  // A note or a new phase is sent at once; of other reports the reporter sends the newest at the next
-  // interval.
-  const bool urgent = !progress_ || progress.phase != progress_->phase || !progress.note.empty() ||
-                      progress.accuracy != progress_->accuracy;
-  std::string unsent_note = progress_ && report_now_ ? progress_->note : std::string();
+  const bool urgent = !progress_ || progress.phase != progress_->phase ||
+                      progress.accuracy != progress_->accuracy ||
+                      progress.first_step != progress_->first_step;
   progress_ = progress;
-  if (progress_->note.empty()) progress_->note = std::move(unsent_note);
-  if (urgent) {
-    report_now_ = true;
-    changed_.notify_all();
-  }
+  if (!urgent) return;
+  report_now_ = true;
+  changed_.notify_all();
 }
 
 void ControlClient::report_loop() {
@@ -148,30 +120,15 @@ void ControlClient::send_progress() {
   control::FromWorker message;
   {
     std::lock_guard lock(mutex_);
-    *message.mutable_progress() = to_message(*progress_);
-    progress_->note.clear();
+    to_wire(*progress_, message.mutable_progress());
   }
-  message.mutable_progress()->set_pulse(Pulse::read());
+  message.set_pulse(Pulse::read());
   write(message);
 }
 
 void ControlClient::completed(const Completion& completion) {
   control::FromWorker message;
-  control::Completed& body = *message.mutable_completed();
-  body.set_step(completion.step);
-  body.set_loss(completion.loss);
-  body.set_accuracy(completion.accuracy);
-  body.set_model_path(completion.model_path);
-  body.set_params_sha256(completion.params_sha256);
-  body.set_seconds(completion.seconds);
-  body.set_first_step(completion.first_step);
-  body.set_training_seconds(completion.training_seconds);
-  body.set_samples_per_second(completion.samples_per_second);
-  body.set_math(completion.math);
-  body.set_wait_gradients(completion.wait_gradients);
-  body.set_wait_data(completion.wait_data);
-  body.set_other(completion.other);
-  if (completion.memory) set_memory(*completion.memory, body.mutable_gpu_memory());
+  to_wire(completion, message.mutable_completion());
   send(message);
 }
 

@@ -56,7 +56,7 @@ class ControlClient final : public AgentLink, public KeyValueStore {
 
   bool stop_requested() const override { return stop_requested_; }
   bool pause_requested() const override { return pause_requested_; }
-  void report(const TrainingProgress& progress) override;
+  void report(const Progress& progress) override;
   void completed(const Completion& completion) override;
 
   void set(const std::string& key, const std::string& value, std::stop_token stop) override;
@@ -96,7 +96,7 @@ class ControlClient final : public AgentLink, public KeyValueStore {
   std::stop_source pause_;               // belongs to the newest start
   std::uint64_t next_request_ = 1;
   std::map<std::uint64_t, std::optional<control::KvReply>> requests_;
-  std::optional<TrainingProgress> progress_;
+  std::optional<Progress> progress_;
   bool report_now_ = false;
 
   std::thread reader_, reporter_;

@@ -40,7 +40,7 @@ event::Ended after_one_restart() {
 TEST_CASE("the end of a training says how long it took, and what was done again after a restart") {
   Scenario s(builtin(1));
   fail_once(s);
-  Completion completion;
+  dtrun::Completion completion;
   completion.step = 300;
   completion.first_step = 100;
   s.happens(event::WorkerCompleted{completion});
@@ -61,7 +61,7 @@ TEST_CASE("where the model is, the reader on another host is told with the host'
       event::Assigned first = as_first_node(1, 0);
       first.assignment.node_count = nodes;
       s.happens(first);
-      Completion completion;
+      dtrun::Completion completion;
       completion.model_path = "o1/model.safetensors";
       s.happens(event::WorkerCompleted{completion});
       s.exits(0, 0);
@@ -96,7 +96,7 @@ TEST_CASE("the first node of another program's run says how long it took, if the
 TEST_CASE("a node that comes after a crash hears from the coordinator how far the run was") {
   Scenario s(builtin(1));
   s.happens(as_first_node(4, 1, 50));
-  Completion completion;
+  dtrun::Completion completion;
   completion.step = 60;
   completion.first_step = 30;
   s.happens(event::WorkerCompleted{completion});

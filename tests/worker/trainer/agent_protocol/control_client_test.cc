@@ -16,6 +16,7 @@
 #include "proto/base/framed_channel.h"
 #include "proto/core/contract.h"
 #include "worker/base/error.h"
+#include "worker/base/pulse.h"
 
 namespace dtrun::worker {
 namespace {
@@ -229,45 +230,44 @@ TEST_CASE("before training begins a stop ends the process, since nothing is ther
   CHECK(ended_with == kExitWorkerStopped);
 }
 
-TEST_CASE("progress is repeated as a heartbeat and a note is said once") {
+TEST_CASE("progress is repeated as a heartbeat") {
   FakeAgent agent;
-  TrainingProgress progress;
-  progress.phase = Phase::kTraining;
+  Progress progress;
+  progress.phase = Progress::Phase::kTraining;
   progress.step = 7;
-  progress.note = "resumed from step 5";
   agent.client->report(progress);
-  const control::FromWorker first = agent.next(), second = agent.next();
-  CHECK(first.progress().note() == "resumed from step 5");
-  CHECK(first.progress().step() == 7);
-  CHECK(second.progress().note().empty());
-  CHECK(second.progress().step() == 7);
-  CHECK(second.progress().phase() == control::Progress::TRAINING);
+  for (int twice = 0; twice < 2; ++twice) {
+    const control::FromWorker message = agent.next();
+    CHECK(message.progress().step() == 7);
+    CHECK(message.progress().phase() == training::Progress::TRAINING);
+    CHECK(message.pulse() == Pulse::read());
+  }
 }
 
 TEST_CASE("the device's memory is told where it has its own") {
   FakeAgent agent;
-  TrainingProgress progress;
+  Progress progress;
   agent.client->report(progress);
-  CHECK_FALSE(agent.next().progress().has_gpu_memory());
+  CHECK_FALSE(agent.next().progress().has_memory());
   progress.memory = DeviceMemory{.used = 5, .peak = 6, .total = 7};
-  progress.phase = Phase::kTraining;
+  progress.phase = Progress::Phase::kTraining;
   agent.client->report(progress);
-  const control::GpuMemory told = agent.next().progress().gpu_memory();
+  const training::DeviceMemory told = agent.next().progress().memory();
   CHECK(told.used() == 5);
   CHECK(told.peak() == 6);
   CHECK(told.total() == 7);
   Completion completion;
   completion.memory = progress.memory;
   agent.client->completed(completion);
-  CHECK(agent.next().completed().gpu_memory().peak() == 6);
+  CHECK(agent.next().completion().memory().peak() == 6);
 }
 
 TEST_CASE("where a generation began is told once it is known, with the progress") {
   FakeAgent agent;
-  TrainingProgress progress;
+  Progress progress;
   agent.client->report(progress);
   CHECK_FALSE(agent.next().progress().has_first_step());
-  progress.phase = Phase::kTraining;
+  progress.phase = Progress::Phase::kTraining;
   progress.first_step = 0;
   agent.client->report(progress);
   const control::FromWorker message = agent.next();
@@ -275,14 +275,14 @@ TEST_CASE("where a generation began is told once it is known, with the progress"
   CHECK(message.progress().first_step() == 0);
   CHECK_FALSE(message.progress().from_in_memory_checkpoint());
   progress.from_in_memory_checkpoint = true;
-  progress.note = "at once";
+  progress.first_step = 9;
   agent.client->report(progress);
   CHECK(agent.next().progress().from_in_memory_checkpoint());
 }
 
 TEST_CASE("a worker that waits for a place no longer says where its last generation began") {
   FakeAgent agent;
-  TrainingProgress progress;
+  Progress progress;
   progress.step = 13;
   progress.first_step = 8;
   agent.client->report(progress);
@@ -293,7 +293,7 @@ TEST_CASE("a worker that waits for a place no longer says where its last generat
   agent.client->ready({});
   while (!agent.next().has_ready()) {
   }
-  const control::Progress repeated = agent.next().progress();
+  const training::Progress repeated = agent.next().progress();
   CHECK(repeated.step() == 13);
   CHECK_FALSE(repeated.has_first_step());
 }
@@ -301,7 +301,7 @@ TEST_CASE("a worker that waits for a place no longer says where its last generat
 TEST_CASE("every fact of a training that is complete reaches the agent") {
   FakeAgent agent;
   agent.client->completed({9, 0.5, 0.75, "model", "sha", 10, 3, 8, 100, 0.4, 0.3, 0.2, 0.1});
-  const control::Completed done = agent.next().completed();
+  const training::Completion done = agent.next().completion();
   CHECK(done.step() == 9);
   CHECK(done.loss() == 0.5);
   CHECK(done.accuracy() == 0.75);

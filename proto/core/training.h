@@ -1,0 +1,58 @@
+// What the built-in trainer says of its run. One struct each from the worker to its agent, to the
+// coordinator, and to all texts and JSON for people and programs; as messages in proto/training.proto.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace dtrun {
+
+// Bytes, of a device that has memory of its own.
+struct DeviceMemory {
+  std::uint64_t used = 0;
+  std::uint64_t peak = 0;   // the most that was used since the worker began
+  std::uint64_t total = 0;  // that the device has
+
+  bool operator==(const DeviceMemory&) const = default;
+};
+
+// How far the training is. The newest one replaces the one before.
+struct Progress {
+  enum class Phase { kLoading, kTraining, kEvaluating, kSaving };  // the values are the wire's
+  Phase phase = Phase::kLoading;
+  std::int64_t step = 0;         // optimizer steps done
+  std::int64_t total_steps = 0;  // 0: not known yet
+  double epoch = 0;              // fractional
+  std::optional<double> loss =
+      {};  // mean over the targets since the previous report; none before the first step
+  double learning_rate = 0;
+  double samples_per_second = 0;
+  std::optional<double> accuracy = {};          // of the newest evaluation, 0..1
+  std::optional<std::int64_t> first_step = {};  // steps done before this generation; none while unknown
+  std::optional<DeviceMemory> memory = {};      // that of this worker's device
+  bool from_in_memory_checkpoint = false;       // this generation began with a copy in a host's memory
+
+  bool operator==(const Progress&) const = default;
+};
+
+// Training is complete: the message of rank 0.
+struct Completion {
+  std::int64_t step = 0;
+  double loss = 0;                      // these two are of the last evaluation
+  std::optional<double> accuracy = {};  // 0..1
+  std::string model_path = {};
+  std::string params_sha256 = {};
+  double seconds = 0;  // of this generation, with evaluations
+  // Without evaluations, in this generation. training_seconds 0: nothing was left to train, or it was not
+  // told.
+  std::int64_t first_step = 0;  // done before it
+  double training_seconds = 0;
+  double samples_per_second = 0;
+  double math = 0, wait_gradients = 0, wait_data = 0, other = 0;  // shares of training_seconds, 0..1
+  std::optional<DeviceMemory> memory = {};                        // of rank 0's device
+
+  bool operator==(const Completion&) const = default;
+};
+
+}  // namespace dtrun

@@ -1,0 +1,94 @@
+#include "proto/wire/training.h"
+
+namespace dtrun::training {
+namespace {
+
+using Phase = dtrun::Progress::Phase;
+static_assert(static_cast<int>(Phase::kLoading) == Progress::LOADING);
+static_assert(static_cast<int>(Phase::kTraining) == Progress::TRAINING);
+static_assert(static_cast<int>(Phase::kEvaluating) == Progress::EVALUATING);
+static_assert(static_cast<int>(Phase::kSaving) == Progress::SAVING);
+
+// A phase of a newer build is one of those between two steps.
+Phase phase_of(Progress::Phase wire) {
+  return Progress::Phase_IsValid(wire) ? static_cast<Phase>(wire) : Phase::kTraining;
+}
+
+}  // namespace
+
+dtrun::DeviceMemory from_wire(const DeviceMemory& wire) {
+  return {.used = wire.used(), .peak = wire.peak(), .total = wire.total()};
+}
+
+void to_wire(const dtrun::DeviceMemory& memory, DeviceMemory* wire) {
+  wire->set_used(memory.used);
+  wire->set_peak(memory.peak);
+  wire->set_total(memory.total);
+}
+
+dtrun::Progress from_wire(const Progress& wire) {
+  dtrun::Progress progress{.phase = phase_of(wire.phase()),
+                           .step = wire.step(),
+                           .total_steps = wire.total_steps(),
+                           .epoch = wire.epoch(),
+                           .loss = {},
+                           .learning_rate = wire.learning_rate(),
+                           .samples_per_second = wire.samples_per_second(),
+                           .from_in_memory_checkpoint = wire.from_in_memory_checkpoint()};
+  if (wire.has_loss()) progress.loss = wire.loss();
+  if (wire.has_accuracy()) progress.accuracy = wire.accuracy();
+  if (wire.has_first_step()) progress.first_step = wire.first_step();
+  if (wire.has_memory()) progress.memory = from_wire(wire.memory());
+  return progress;
+}
+
+void to_wire(const dtrun::Progress& progress, Progress* wire) {
+  wire->set_phase(static_cast<Progress::Phase>(progress.phase));
+  wire->set_step(progress.step);
+  wire->set_total_steps(progress.total_steps);
+  wire->set_epoch(progress.epoch);
+  if (progress.loss) wire->set_loss(*progress.loss);
+  wire->set_learning_rate(progress.learning_rate);
+  wire->set_samples_per_second(progress.samples_per_second);
+  if (progress.accuracy) wire->set_accuracy(*progress.accuracy);
+  if (progress.first_step) wire->set_first_step(*progress.first_step);
+  if (progress.memory) to_wire(*progress.memory, wire->mutable_memory());
+  wire->set_from_in_memory_checkpoint(progress.from_in_memory_checkpoint);
+}
+
+dtrun::Completion from_wire(const Completion& wire) {
+  dtrun::Completion completion{.step = wire.step(),
+                               .loss = wire.loss(),
+                               .model_path = wire.model_path(),
+                               .params_sha256 = wire.params_sha256(),
+                               .seconds = wire.seconds(),
+                               .first_step = wire.first_step(),
+                               .training_seconds = wire.training_seconds(),
+                               .samples_per_second = wire.samples_per_second(),
+                               .math = wire.math(),
+                               .wait_gradients = wire.wait_gradients(),
+                               .wait_data = wire.wait_data(),
+                               .other = wire.other()};
+  if (wire.has_accuracy()) completion.accuracy = wire.accuracy();
+  if (wire.has_memory()) completion.memory = from_wire(wire.memory());
+  return completion;
+}
+
+void to_wire(const dtrun::Completion& completion, Completion* wire) {
+  wire->set_step(completion.step);
+  wire->set_loss(completion.loss);
+  if (completion.accuracy) wire->set_accuracy(*completion.accuracy);
+  wire->set_model_path(completion.model_path);
+  wire->set_params_sha256(completion.params_sha256);
+  wire->set_seconds(completion.seconds);
+  wire->set_first_step(completion.first_step);
+  wire->set_training_seconds(completion.training_seconds);
+  wire->set_samples_per_second(completion.samples_per_second);
+  wire->set_math(completion.math);
+  wire->set_wait_gradients(completion.wait_gradients);
+  wire->set_wait_data(completion.wait_data);
+  wire->set_other(completion.other);
+  if (completion.memory) to_wire(*completion.memory, wire->mutable_memory());
+}
+
+}  // namespace dtrun::training
