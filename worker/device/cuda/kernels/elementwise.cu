@@ -112,27 +112,17 @@ __global__ void __launch_bounds__(kThreads)
   store(out + at, x, count - at);
 }
 
-template <int kCount, typename From, typename To>
-__global__ void __launch_bounds__(kThreads) convert_kernel(std::size_t count, const From* in, To* out) {
+template <int kCount>
+__global__ void __launch_bounds__(kThreads)
+    to_bf16_kernel(std::size_t count, const float* in, __nv_bfloat16* out) {
   wait_for_previous();
   const std::size_t at = (static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x) * kCount;
   if (at >= count) return;
-  const Pack<From, kCount> x = load<kCount>(in + at, count - at);
-  Pack<To, kCount> y;
+  const Pack<float, kCount> x = load<kCount>(in + at, count - at);
+  Pack<__nv_bfloat16, kCount> y;
 #pragma unroll
-  for (int e = 0; e < kCount; ++e) y.v[e] = from_float<To>(to_float(x.v[e]));
+  for (int e = 0; e < kCount; ++e) y.v[e] = from_float<__nv_bfloat16>(x.v[e]);
   store(out + at, y, count - at);
-}
-
-template <typename From, typename To>
-void convert(cudaStream_t stream, std::size_t count, const From* in, To* out) {
-  constexpr int kCount = 8;  // 16 bytes of bf16, twice as many of fp32
-  if (count == 0) return;
-  if (wide({in, out}))
-    launch(convert_kernel<kCount, From, To>, blocks_of(count, kThreads * kCount), kThreads, 0, stream, count,
-           in, out);
-  else
-    launch(convert_kernel<1, From, To>, blocks_of(count, kThreads), kThreads, 0, stream, count, in, out);
 }
 
 template <int kCount, typename T>
@@ -191,10 +181,12 @@ void dropout(cudaStream_t stream, std::size_t count, const RandomStream::Words* 
 }
 
 void to_bf16(cudaStream_t stream, std::size_t count, const float* in, __nv_bfloat16* out) {
-  convert(stream, count, in, out);
-}
-void to_fp32(cudaStream_t stream, std::size_t count, const __nv_bfloat16* in, float* out) {
-  convert(stream, count, in, out);
+  constexpr int kCount = 8;  // 16 bytes of bf16, twice as many of fp32
+  if (count == 0) return;
+  if (wide({in, out}))
+    launch(to_bf16_kernel<kCount>, blocks_of(count, kThreads * kCount), kThreads, 0, stream, count, in, out);
+  else
+    launch(to_bf16_kernel<1>, blocks_of(count, kThreads), kThreads, 0, stream, count, in, out);
 }
 
 template <typename T>

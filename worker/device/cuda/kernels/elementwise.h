@@ -50,7 +50,6 @@ void dropout(cudaStream_t stream, std::size_t count, const RandomStream::Words* 
 // The nearest bf16, of two equally near ones the even one; NaN stays NaN. Subnormal numbers are kept, unlike
 // on the CPU (worker/device/cpu/planned/kernels.h). `in` needs an alignment of 4 bytes, `out` of 2.
 void to_bf16(cudaStream_t stream, std::size_t count, const float* in, __nv_bfloat16* out);
-void to_fp32(cudaStream_t stream, std::size_t count, const __nv_bfloat16* in, float* out);
 
 // out[i] = value. `out` needs only T's alignment.
 template <typename T>
