@@ -30,12 +30,12 @@ class Workers : Part {
   // The worker whose GPU was asked for; null if nothing was.
   const Worker* gpu_found(const event::GpuFound& e);
 
-  // Chooses who takes part in a generation that begins, and returns the processes that it misses: workers
-  // that have to be started.
+  // Chooses the workers that take part in a generation that begins. Returns the processes that it lacks,
+  // which have to be started.
   std::vector<action::Spawn> choose(const rendezvous::Node& node);
   // True if these processes have to wait until the GPUs are free of those that ended.
   bool hold(const std::vector<action::Spawn>& spawn);
-  // Gives those that wait their places. Returns the number of those that have a trained state.
+  // Gives workers that wait their places. Returns the number of those with a trained state.
   int place_ready();
 
   // In-memory recovery: workers load before a generation begins, so that it can have all of this node.
