@@ -75,6 +75,11 @@ enum class DivergenceAction : std::uint8_t { kStop, kWarn };
 template <>
 inline constexpr auto kNamesOf<DivergenceAction> = std::to_array<std::string_view>({"stop", "warn"});
 
+// What else gets the metrics, beside metrics.jsonl.
+enum class ReportTo : std::uint8_t { kNone, kTensorBoard };
+template <>
+inline constexpr auto kNamesOf<ReportTo> = std::to_array<std::string_view>({"none", "tensorboard"});
+
 // When something is done; at the end of the run in any case.
 enum class IntervalStrategy : std::uint8_t { kSteps, kEpoch, kNo };
 template <>

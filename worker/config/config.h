@@ -103,6 +103,7 @@ struct TrainConfig {
   // tree: same bits for any world size; ring: the library's all-reduce
   ReductionType reduction = ReductionType::kTree;
   std::int64_t logging_steps = 50;
+  ReportTo report_to = ReportTo::kNone;
   std::int64_t eval_steps = 500;  // 0: only at the end
   std::int64_t save_steps = 500;  // 0: only at the end
   int save_total_limit = 3;       // 0: keep all

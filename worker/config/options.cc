@@ -333,6 +333,12 @@ const std::vector<Option>& table() {
        .field = in<kTrain, &TrainConfig::logging_steps>,
        .description = "Steps between lines of metrics.",
        .range = kOneOrMore},
+      {.pointer = "/train/report_to",
+       .field = in<kTrain, &TrainConfig::report_to>,
+       .description = "tensorboard: metrics go to event files in output_dir/runs too, which `tensorboard "
+                      "--logdir` shows. "
+                      "metrics.jsonl is written in any case.",
+       .list_too = true},
       {.pointer = "/train/eval_steps",
        .field = in<kTrain, &TrainConfig::eval_steps>,
        .description = "Steps between evaluations. 0: only at the end.",

@@ -44,6 +44,7 @@ struct Option {
   // The types of the group (type_of) that have the option; empty: all. With other types it must not be given.
   std::vector<std::string_view> of = {};
   bool integer_too = false;  // a string option that also takes an integer, spelled as a string then
+  bool list_too = false;     // a choice that also takes a list of one, as transformers writes it
   Range range = {};          // numbers
   Spelling spelling = {};
 };

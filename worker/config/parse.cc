@@ -86,7 +86,6 @@ constexpr Hint kHints[] = {
     {"do_train", kAlways},
     {"do_eval", kAlways},
     {"do_predict", kAlways},
-    {"report_to", kMetrics},
     {"run_name", kMetrics},
     {"logging_dir", kMetrics},
     {"logging_strategy", "leave it out: logging_steps decides it"},
@@ -217,7 +216,8 @@ std::string assign_string(Json value, const Option& option, std::string* field) 
   return fault;
 }
 
-std::string assign_choice(const Json& value, const Option& option, const ChoiceRef& field) {
+std::string assign_choice(const Json& given, const Option& option, const ChoiceRef& field) {
+  const Json& value = option.list_too && given.is_array() && given.size() == 1 ? given[0] : given;
   std::string text;
   std::string fault = assign_string(value, option, &text);
   if (!fault.empty()) return fault;

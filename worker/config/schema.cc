@@ -44,8 +44,13 @@ struct Describe {
     if (!field->empty()) (*schema)["default"] = *field;
   }
   void operator()(const ChoiceRef& field) const {
-    (*schema)["type"] = "string";
-    (*schema)["enum"] = field.names();
+    const Json one = {{"type", "string"}, {"enum", field.names()}};
+    if (option.list_too) {
+      const Json list = {{"type", "array"}, {"items", one}, {"minItems", 1}, {"maxItems", 1}};
+      (*schema)["anyOf"] = Json::array({one, list});
+    } else {
+      schema->update(one);
+    }
     if (field.get() && !option.required) (*schema)["default"] = *field.get();
   }
   void operator()(const ResumeFrom* field) const {

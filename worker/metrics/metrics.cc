@@ -1,16 +1,14 @@
 #include "worker/metrics/metrics.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "worker/base/error.h"
 #include "worker/metrics/rewind.h"
+#include "worker/metrics/wall_time.h"
 
 namespace dtrun::worker {
 
@@ -18,15 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-constexpr std::size_t kMaxWaiting = 1 << 20;  // bytes of lines that wait for room: some thousand
-
-// Seconds since 1970, for people only.
-double now() {
-  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(since_1970).count()) /
-         1000;
-}
 
 void put(Json& line, const DeviceUse& use) {
   if (use.parts.empty()) return;
@@ -41,29 +30,43 @@ fs::path file_in(const fs::path& output_dir) {
   return output_dir / "metrics.jsonl";
 }
 
-}  // namespace
-
-MetricsWriter::MetricsWriter(const fs::path& output_dir, std::int64_t resume_step,
-                             std::function<void(const std::string&)> notice)
-    : path_(file_in(output_dir)),
-      notice_(std::move(notice)),
-      file_(open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666)) {
-  if (file_ < 0) throw cannot_write("cannot open " + path_.string(), errno);
-  const Rewound rewound = rewind_metrics(file_, resume_step);
-  if (rewound.error == 0) {
-    trained_step_ = rewound.trained ? resume_step : -1;
-    evaluated_step_ = rewound.evaluated ? resume_step : -1;
-    return;
-  }
-  close(file_);
-  throw cannot_write("cannot take back to the step of the checkpoint " + path_.string(), rewound.error);
+int open_at(const fs::path& path) {
+  const int fd = open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0) throw cannot_write("cannot open " + path.string(), errno);
+  return fd;
 }
 
-MetricsWriter::~MetricsWriter() {
-  lost_ += std::count(waiting_.begin(), waiting_.end(), '\n');
-  if (lost_ > 0)
-    notice_(path_.string() + " lacks its last " + std::to_string(lost_) + (lost_ == 1 ? " line" : " lines"));
-  close(file_);
+// TensorBoard's names are those of transformers where it has such.
+std::vector<Scalar> scalars_of(const TrainMetrics& m) {
+  std::vector<Scalar> scalars{{"train/loss", m.loss},
+                              {"train/learning_rate", m.learning_rate},
+                              {"train/grad_norm", m.grad_norm},
+                              {"train/epoch", m.epoch},
+                              {"perf/samples_per_second", m.samples_per_second},
+                              {"perf/math", 1 - m.wait_gradients - m.wait_data - m.other},
+                              {"perf/wait_gradients", m.wait_gradients},
+                              {"perf/wait_data", m.wait_data},
+                              {"perf/other", m.other},
+                              {"job/world_size", static_cast<double>(m.world_size)},
+                              {"job/generation", static_cast<double>(m.generation)}};
+  if (m.tokens_per_second > 0) scalars.push_back({"perf/tokens_per_second", m.tokens_per_second});
+  if (m.memory) scalars.push_back({"perf/gpu_memory_peak", static_cast<double>(m.memory->peak)});
+  return scalars;
+}
+
+}  // namespace
+
+MetricsWriter::MetricsWriter(const fs::path& output_dir, std::int64_t resume_step, PatientFile::Notice notice,
+                             std::unique_ptr<EventFile> events)
+    : fd_(open_at(file_in(output_dir))),
+      file_(file_in(output_dir), fd_, "line", std::move(notice)),
+      events_(std::move(events)) {
+  const Rewound rewound = rewind_metrics(fd_, resume_step);
+  if (rewound.error != 0)
+    throw cannot_write("cannot take back to the step of the checkpoint " + file_in(output_dir).string(),
+                       rewound.error);
+  trained_step_ = rewound.trained ? resume_step : -1;
+  evaluated_step_ = rewound.evaluated ? resume_step : -1;
 }
 
 void MetricsWriter::write(const StartMetrics& m) {
@@ -75,8 +78,8 @@ void MetricsWriter::write(const StartMetrics& m) {
   for (const auto& [name, bytes] : m.memory) line["memory"][name] = bytes, total += bytes;
   if (!m.memory.empty()) line["memory"]["total"] = total;
   put(line, m.use);
-  line["time"] = now();
-  append(line.dump());
+  line["time"] = wall_time();
+  file_.append(line.dump() + "\n");
 }
 
 void MetricsWriter::write(const TrainMetrics& m) {
@@ -98,8 +101,10 @@ void MetricsWriter::write(const TrainMetrics& m) {
     line.update({{"gpu_memory_used", m.memory->used},
                  {"gpu_memory_peak", m.memory->peak},
                  {"gpu_memory_total", m.memory->total}});
-  line["time"] = now();
-  append(line.dump());
+  const double time = wall_time();
+  line["time"] = time;
+  file_.append(line.dump() + "\n");
+  if (events_) events_->add(m.step, time, scalars_of(m));
 }
 
 // A run that goes on from its last step evaluates that step again, with the same result, which is not
@@ -107,41 +112,31 @@ void MetricsWriter::write(const TrainMetrics& m) {
 void MetricsWriter::write(const EvalMetrics& m) {
   if (m.step == evaluated_step_) return;
   Json line = {{"event", "eval"}, {"step", m.step}, {"loss", m.loss}, {"accuracy", m.accuracy}};
-  if (m.perplexity) line["perplexity"] = *m.perplexity;
-  line["time"] = now();
-  append(line.dump());
+  std::vector<Scalar> scalars{{"eval/loss", m.loss}, {"eval/accuracy", m.accuracy}};
+  if (m.perplexity) {
+    line["perplexity"] = *m.perplexity;
+    scalars.push_back({"eval/perplexity", *m.perplexity});
+  }
+  const double time = wall_time();
+  line["time"] = time;
+  file_.append(line.dump() + "\n");
+  if (events_) events_->add(m.step, time, scalars);
 }
 
 void MetricsWriter::write(const SaveMetrics& m) {
-  const Json line = {
-      {"event", "save"}, {"step", m.step}, {"stall_milliseconds", m.stall_milliseconds}, {"time", now()}};
-  append(line.dump());
+  const Json line = {{"event", "save"},
+                     {"step", m.step},
+                     {"stall_milliseconds", m.stall_milliseconds},
+                     {"time", wall_time()}};
+  file_.append(line.dump() + "\n");
 }
 
 void MetricsWriter::write(const EndMetrics& m) {
   Json line = {{"event", "end"}, {"step", m.step}, {"params_sha256", m.params_sha256}};
   if (m.best_step >= 0) line["best_step"] = m.best_step;
   put(line, m.use);
-  line["time"] = now();
-  append(line.dump());
-}
-
-// One write for a line, so that a reader or a crash never sees half of one, unless there is no room for the
-// rest. Values that are not finite become null.
-void MetricsWriter::append(const std::string& json) {
-  if (waiting_.size() < kMaxWaiting)
-    waiting_ += json + "\n";
-  else
-    ++lost_;
-  ssize_t written;
-  do {
-    written = ::write(file_, waiting_.data(), waiting_.size());
-  } while (written < 0 && errno == EINTR);
-  const int error = written < 0 ? errno : ENOSPC;
-  if (written > 0) waiting_.erase(0, static_cast<std::size_t>(written));
-  if (!waiting_.empty() && !std::exchange(told_, true))
-    notice_(cannot_write("cannot write " + path_.string(), error).what() + std::string("; its lines wait"));
-  if (waiting_.empty() && std::exchange(told_, false)) notice_(path_.string() + " can be written again");
+  line["time"] = wall_time();
+  file_.append(line.dump() + "\n");
 }
 
 }  // namespace dtrun::worker

@@ -1,9 +1,10 @@
-// OUTPUT_DIR/metrics.jsonl: one JSON object a line, for scripts. Only rank 0 writes.
+// OUTPUT_DIR/metrics.jsonl: one JSON object a line, for scripts; and the same numbers for TensorBoard. Only
+// rank 0 writes.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +13,8 @@
 #include "proto/core/training.h"
 #include "worker/core/device_use.h"
 #include "worker/core/evaluation_record.h"
+#include "worker/metrics/event_file.h"
+#include "worker/metrics/patient_file.h"
 
 namespace dtrun::worker {
 
@@ -65,12 +68,10 @@ class MetricsWriter {
  public:
   // Opens for appending. Lines of steps after `resume_step` (they will be computed again) and a torn last
   // line are dropped first. A line of `resume_step` that is in the file already is not written a second time.
-  // Throws WorkerError, EX_IOERR or EX_CANTCREAT; later a line that cannot be written waits for the next one,
-  // and `notice` is called once. Lines that still wait at the end are lost, which is reported by `notice`.
-  MetricsWriter(const std::filesystem::path& output_dir, std::int64_t resume_step,
-                std::function<void(const std::string&)> notice);
-  ~MetricsWriter();
-  MetricsWriter(const MetricsWriter&) = delete;
+  // Throws WorkerError, EX_IOERR or EX_CANTCREAT; later a line that cannot be written waits for the next one
+  // (patient_file.h). `events`: null without TensorBoard.
+  MetricsWriter(const std::filesystem::path& output_dir, std::int64_t resume_step, PatientFile::Notice notice,
+                std::unique_ptr<EventFile> events = nullptr);
 
   void write(const StartMetrics& m);
   void write(const TrainMetrics& m);
@@ -79,14 +80,9 @@ class MetricsWriter {
   void write(const EndMetrics& m);
 
  private:
-  void append(const std::string& json);
-
-  const std::filesystem::path path_;
-  const std::function<void(const std::string&)> notice_;
-  const int file_;
-  std::string waiting_;    // lines that are not in the file yet
-  std::int64_t lost_ = 0;  // lines
-  bool told_ = false;      // the notice that lines wait was given
+  const int fd_;  // file_ closes it
+  PatientFile file_;
+  const std::unique_ptr<EventFile> events_;
   // A step whose lines the file held when it was opened; -1: none.
   std::int64_t trained_step_ = -1, evaluated_step_ = -1;
 };

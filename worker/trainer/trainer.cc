@@ -213,7 +213,10 @@ void Trainer::begin_writing(const ResumePoint& start) {
   const std::string_view text = state_.config_json;
   replace_file(std::filesystem::path(config_.output_dir) / "config.json", {&text, 1});
   keep_tokenizer(config_, resumed_);
-  metrics_ = std::make_unique<MetricsWriter>(config_.output_dir, state_.step, log_warn);
+  std::unique_ptr<EventFile> events;
+  if (train_.report_to == ReportTo::kTensorBoard)
+    events = std::make_unique<EventFile>(config_.output_dir, state_.step, place_.generation, log_warn);
+  metrics_ = std::make_unique<MetricsWriter>(config_.output_dir, state_.step, log_warn, std::move(events));
   // The rank that wrote before may have been lost between this step and its line.
   if (replica_.log.newest.step == state_.step && state_.step > 0) metrics_->write(replica_.log.newest);
   const std::optional<MemoryNeed> memory = memory_of(replica_, place_.world_size);

@@ -185,6 +185,16 @@ TEST_CASE("true and false of resume_from_checkpoint mean auto and none, as in Hu
   CHECK(overridden.train.resume_from_checkpoint.text == "none");
 }
 
+TEST_CASE("report_to takes a list of one name, as in Hugging Face") {
+  const auto with = [](const char* value) {
+    return with_train(R"({"report_to": )" + std::string(value) + "}");
+  };
+  for (const char* value : {R"("tensorboard")", R"(["tensorboard"])"})
+    CHECK(good(with(value)).train.report_to == ReportTo::kTensorBoard);
+  for (const char* value : {R"(["wandb"])", R"(["tensorboard", "none"])", "[]", R"([["tensorboard"]])"})
+    CHECK(contains(fault_of(with(value)), "\"none\" or \"tensorboard\""));
+}
+
 TEST_CASE("overrides win over the file and over earlier ones") {
   const JobConfig config = good(with_train(R"({"max_steps": 5})"),
                                 {"train.max_steps=6", "train.max_steps=7", "train.optim=adamw",
