@@ -196,12 +196,6 @@ void WorkerRunner::said(WorkerProcess& worker, int serial, const control::FromWo
 void WorkerRunner::progressed(const WorkerProcess& worker, const Progress& progress) {
   if (worker.leads())
     events_.happened(event::Progressed{.progress = progress, .generation = worker.generation()});
-  if (worker.leads() && progress.first_step) {
-    events_.happened(event::Trained{.first_step = *progress.first_step,
-                                    .step = progress.step,
-                                    .from_in_memory_checkpoint = progress.from_in_memory_checkpoint,
-                                    .generation = worker.generation()});
-  }
   if (worker.rank() == 0 && agent_.state.progresses(worker.generation())) agent_.view.update(progress);
 }
 

@@ -59,7 +59,6 @@ class Step {
   void on(const event::WorkerReady& e) { generation_.on(e); }
   void on(const event::WorkerCompleted& e) { generation_.on(e); }
   void on(const event::Progressed& e) { generation_.on(e); }
-  void on(const event::Trained& e) { generation_.on(e); }
   void on(const event::Signal& e) { ending_.on(e); }
   void on(const event::Ended& e) { ending_.on(e); }
   void on(const event::Rejected& e) { ending_.on(e); }

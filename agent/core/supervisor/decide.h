@@ -80,13 +80,6 @@ struct Progressed {  // of the built-in trainer, as local rank 0 reports it
   Progress progress;
   std::int64_t generation = 0;  // of that worker
 };
-struct Trained {                // by the built-in trainer's workers of this node, in their generation
-  std::int64_t first_step = 0;  // done before it
-  std::int64_t step = 0;
-  bool from_in_memory_checkpoint =
-      false;                    // first_step's state is a copy that a worker left in its host's memory
-  std::int64_t generation = 0;  // of those workers
-};
 struct Signal {
   int number = 0;
 };
@@ -95,11 +88,11 @@ struct Tick {};
 
 }  // namespace event
 
-using Event = std::variant<event::Opened, event::Connected, event::Disconnected, event::JoinAck,
-                           event::WaitStatus, event::News, event::Assigned, event::StopOrder, event::Ended,
-                           event::Rejected, event::WorkerExited, event::GpuFound, event::GpusFree,
-                           event::WorkerReady, event::HangFound, event::WorkerCompleted, event::Progressed,
-                           event::Trained, event::Signal, event::MembersLeft, event::Tick>;
+using Event =
+    std::variant<event::Opened, event::Connected, event::Disconnected, event::JoinAck, event::WaitStatus,
+                 event::News, event::Assigned, event::StopOrder, event::Ended, event::Rejected,
+                 event::WorkerExited, event::GpuFound, event::GpusFree, event::WorkerReady, event::HangFound,
+                 event::WorkerCompleted, event::Progressed, event::Signal, event::MembersLeft, event::Tick>;
 
 namespace action {
 
@@ -134,7 +127,7 @@ struct Recovered {                         // the first step after a generation 
   int kept = 0;                            // workers of this node that went on with their state
   int replaced = 0;                        // workers of this node that were started
   Millis took = 0;                         // from the news that the generation ends
-  bool from_in_memory_checkpoint = false;  // as in event::Trained
+  bool from_in_memory_checkpoint = false;  // as in Progress
 };
 struct PauseWorkers {  // those at work
   bool after_step = false;

@@ -69,10 +69,12 @@ void Generation::say_again() {
 }
 
 void Generation::on(const event::Progressed& e) {
-  if (!s.progresses(e.generation)) return;
-  const bool first = !own_.progress || (own_.progress->step == 0 && e.progress.step > 0);
-  own_.progress = e.progress;
-  connection_.progressed(first);
+  if (s.progresses(e.generation)) {
+    const bool first = !own_.progress || (own_.progress->step == 0 && e.progress.step > 0);
+    own_.progress = e.progress;
+    connection_.progressed(first);
+  }
+  if (e.generation == generation() && e.progress.first_step) trained(e.progress);
 }
 
 void Generation::on(const event::WorkerCompleted& e) {

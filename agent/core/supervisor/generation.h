@@ -25,7 +25,6 @@ class Generation : Part {
   void on(const event::WorkerReady& e);
   void on(const event::WorkerCompleted& e);
   void on(const event::Progressed& e);
-  void on(const event::Trained& e);
   void on(const event::Tick& e);
 
   // Stops the workers for good, and tells people the reason if that takes long; or does not, as they know it.
@@ -59,6 +58,7 @@ class Generation : Part {
   void grace_is_over();
   void tell_if_slow(const std::string& reason);
   void tell_why_stopping();
+  void trained(const Progress& progress);
   void send_end();
   bool hands_over() const;
 

@@ -53,16 +53,16 @@ void Generation::on(const event::WorkerReady& e) {
   settle_later();
 }
 
-void Generation::on(const event::Trained& e) {
-  if (e.generation != generation()) return;
-  own_.steps_redone.progressed(e.first_step, e.step);
+// REQUIRES: progress.first_step
+void Generation::trained(const Progress& progress) {
+  own_.steps_redone.progressed(*progress.first_step, progress.step);
   const bool broken = own_.stopping || own_.broken_at;  // an older report
-  if (!own_.paused_since || broken || e.step <= e.first_step) return;
-  emit(action::Recovered{.first_step = e.first_step,
+  if (!own_.paused_since || broken || progress.step <= *progress.first_step) return;
+  emit(action::Recovered{.first_step = *progress.first_step,
                          .kept = own_.kept,
                          .replaced = own_.replaced,
                          .took = now_ - *own_.paused_since,
-                         .from_in_memory_checkpoint = e.from_in_memory_checkpoint});
+                         .from_in_memory_checkpoint = progress.from_in_memory_checkpoint});
   own_.paused_since.reset();
 }
 

@@ -168,8 +168,7 @@ TEST_CASE("what a worker says of an earlier generation is none of this one") {
   s.exits(1, 0, SIGKILL);
   s.is_ready(0, 41);
   s.gets(2, 1, 1);
-  CHECK(s.happens(event::Trained{.first_step = 0, .step = 42, .generation = 1}) == Trace{});
-  CHECK(s.happens(event::Progressed{.progress = {.step = 42}, .generation = 1}) == Trace{});
+  CHECK(s.happens(event::Progressed{.progress = {.step = 42, .first_step = 0}, .generation = 1}) == Trace{});
   CHECK_FALSE(s.state.generation.progress);
   CHECK_FALSE(s.trained(41, 42).empty());
   s.progressed(42);

@@ -191,7 +191,11 @@ class Scenario {
     return happens(event::Progressed{{.step = step, .total_steps = 100}, state.generation.number()});
   }
   Trace trained(std::int64_t first_step, std::int64_t step, bool from_in_memory_checkpoint = false) {
-    return happens(event::Trained{first_step, step, from_in_memory_checkpoint, state.generation.number()});
+    return happens(event::Progressed{{.step = step,
+                                      .total_steps = 100,
+                                      .first_step = first_step,
+                                      .from_in_memory_checkpoint = from_in_memory_checkpoint},
+                                     state.generation.number()});
   }
 
   // The connection breaks and is back at once.
