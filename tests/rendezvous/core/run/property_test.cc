@@ -72,7 +72,7 @@ class Chance {
 
   Heartbeat heartbeat() {
     Heartbeat heartbeat;
-    heartbeat.progress.step = below(100) == 0 ? absurd() : below(40);
+    heartbeat.progress = Progress{.step = below(100) == 0 ? absurd() : below(40)};
     return heartbeat;
   }
 

@@ -24,7 +24,7 @@ struct EventText {
     return text;
   }
   std::string operator()(const Heartbeat& beat) const {
-    return "beats" + (beat.progress.step != 0 ? " at step " + str(beat.progress.step) : "");
+    return "beats" + (beat.progress ? " at step " + str(beat.progress->step) : "");
   }
   std::string operator()(const Failure& failure) const { return "failed: " + text_of(failure.outcome); }
   std::string operator()(const Stopped& stopped) const {
