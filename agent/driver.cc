@@ -38,8 +38,7 @@ std::filesystem::path prepared_event_file(const JobSpec& spec) {
 Settings settings_of(const JobSpec& spec, const Link& link, const std::string& host) {
   Settings settings;
   settings.builtin = std::holds_alternative<BuiltinTrainer>(spec.program);
-  if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program))
-    settings.in_memory_recovery = trainer->in_memory_recovery;
+  settings.in_memory_recovery = in_memory_recovery(spec);
   settings.nproc = spec.nproc;
   settings.has_gpu_driver = !spec.gpu_reader.empty();
   settings.begin_together = spec.output.remote.has_value();

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "agent/process/spawn.h"
+#include "proto/core/contract.h"
 #include "proto/core/exit_codes.h"
 #include "proto/core/utf8.h"
 #include "rendezvous/wire/convert.h"
@@ -54,7 +55,6 @@ std::vector<std::string> words_of(const ExternalProgram& program) {
 // Only the built-in trainer's device is compared: other programs may compute on any device.
 void set_trainer(const BuiltinTrainer& trainer, const std::vector<Gpu>& gpus, rendezvous::Join* join) {
   join->job = trainer.config_json;
-  join->in_memory_recovery = trainer.in_memory_recovery;
   const std::string cpu = trainer.processor.empty() ? "cpu" : trainer.processor;
   join->device = trainer.cuda ? "cuda" : cpu;
   if (!gpus.empty()) join->gpu = gpus.front().name;
@@ -82,6 +82,7 @@ rendezvous::Join newcomer(const JobSpec& spec, const Identity& identity, bool ho
     set_trainer(*trainer, spec.gpus, &join);
   else
     join.command = words_of(std::get<ExternalProgram>(spec.program));
+  join.in_memory_recovery = in_memory_recovery(spec);
   for (const Gpu& gpu : spec.gpus) join.gpus.push_back(gpu.number);
   join.master_port = identity.master_port;
   join.hosts = hosts;
@@ -175,9 +176,16 @@ wire::FromAgent to_message(const action::SendJoin& send, const JobSpec& spec, co
 }
 
 event::WorkerReady to_event(int serial, const control::Ready& message) {
-  event::WorkerReady ready{.serial = serial, .step = {}, .error = message.error()};
+  event::WorkerReady ready{.serial = serial, .step = {}, .error = printable(message.error())};
   if (message.has_step()) ready.step = message.step();
   return ready;
+}
+
+control::FromAgent hello_ack(bool outlives) {
+  control::FromAgent message;
+  message.mutable_hello_ack()->set_protocol(kControlProtocol);
+  message.mutable_hello_ack()->set_outlives(outlives);
+  return message;
 }
 
 control::FromAgent job_message(const BuiltinTrainer& trainer, const std::vector<Gpu>& gpus, int local_rank,

@@ -39,11 +39,13 @@ struct Identity {
 };
 wire::FromAgent to_message(const action::SendJoin& send, const JobSpec& spec, const Identity& identity);
 
-// ---- workers of the built-in trainer
+// ---- workers
 
 event::WorkerReady to_event(int serial, const control::Ready& message);
 
-// The answer to Hello. `gpus` by local rank, where the trainer computes on them.
+// The answers to Hello: to a program, and to a worker of the built-in trainer. `gpus` by local rank, where
+// the trainer computes on them.
+control::FromAgent hello_ack(bool outlives);
 control::FromAgent job_message(const BuiltinTrainer& trainer, const std::vector<Gpu>& gpus, int local_rank,
                                bool in_memory_checkpoint = false);
 // `index`: among this node's workers of the generation.

@@ -165,12 +165,7 @@ void WorkerRunner::said(WorkerProcess& worker, int serial, const control::FromWo
   using Body = control::FromWorker;
   switch (message.body_case()) {
     case Body::kHello:
-      if (message.hello().protocol() == kControlProtocol)
-        return worker.send(
-            job_message(*trainer_, spec_.gpus, worker.local_rank(), worker.has_in_memory_checkpoint()));
-      return worker.condemn("dtrun and dtrun-worker are of different versions (control protocol " +
-                            std::to_string(kControlProtocol) + " and " +
-                            std::to_string(message.hello().protocol()) + "): install both from one build");
+      return greet(worker, serial, message.hello());
     case Body::kKv:
       return events_.kv(serial, spec_.run_id + "/" + std::to_string(worker.generation()) + "/", message.kv());
     case Body::kProgress:
@@ -190,6 +185,25 @@ void WorkerRunner::said(WorkerProcess& worker, int serial, const control::FromWo
     case Body::BODY_NOT_SET:
       return;
   }
+}
+
+// A program of another version may report its progress all the same.
+void WorkerRunner::greet(WorkerProcess& worker, int serial, const control::Hello& hello) {
+  const bool same = hello.protocol() == kControlProtocol;
+  const std::string versions = "(control protocol " + std::to_string(kControlProtocol) + " and " +
+                               std::to_string(hello.protocol()) + ")";
+  if (trainer_ != nullptr && same)
+    return worker.send(
+        job_message(*trainer_, spec_.gpus, worker.local_rank(), worker.has_in_memory_checkpoint()));
+  if (trainer_ != nullptr)
+    return worker.condemn("dtrun and dtrun-worker are of different versions " + versions +
+                          ": install both from one build");
+  if (!same)
+    tell_people("dtrun and the worker kit of rank " + std::to_string(worker.rank()) +
+                " are of different versions " + versions + ": that rank does not outlive its peers");
+  const bool outlives = same && hello.outlives() && agent_.state.settings.in_memory_recovery;
+  if (outlives) events_.happened(event::WorkerOutlives{.serial = serial});
+  worker.send(hello_ack(outlives));
 }
 
 // One worker speaks for those of its node.

@@ -107,6 +107,8 @@ struct BuiltinTrainer {
 // Any other program.
 struct ExternalProgram {
   std::vector<std::string> argv;  // argv[0] is looked up in PATH
+  // Workers that say that they outlive generations (docs/worker-kit.md) may.
+  bool in_memory_recovery = false;
 };
 
 struct JobSpec {
@@ -154,5 +156,9 @@ struct JobSpec {
   // may be empty.
   std::function<std::string(const std::string& theirs)> describe_difference;
 };
+
+inline bool in_memory_recovery(const JobSpec& spec) {
+  return std::visit([](const auto& program) { return program.in_memory_recovery; }, spec.program);
+}
 
 }  // namespace dtrun

@@ -4,7 +4,16 @@
 
 #include <cerrno>
 
+#include "agent/process/control_json.h"
+#include "proto/base/framed_channel.h"
+
 namespace dtrun::agent {
+namespace {
+
+// A worker that takes nothing of what it asks for: its agent does not keep it all.
+constexpr std::size_t kMaxQueued = 4 * kMaxFrame;
+
+}  // namespace
 
 ControlChannel::ControlChannel(Loop& loop, Descriptor socket, OnMessage on_message, OnError on_error)
     : loop_(loop),
@@ -15,26 +24,38 @@ ControlChannel::ControlChannel(Loop& loop, Descriptor socket, OnMessage on_messa
 }
 
 void ControlChannel::send(const control::FromAgent& message) {
-  if (!socket_.open()) return;
-  out_ += frame_of(message);
+  if (!socket_.open() || !frames_.form()) return;
+  out_ += *frames_.form() == FrameReader::Form::kLines ? to_json_line(message) : frame_of(message);
   write_some();
+  if (out_.size() > kMaxQueued) fail("control protocol: the worker does not read its answers");
 }
 
 void ControlChannel::ready(std::uint32_t events) {
   if (events & EPOLLOUT) write_some();
   if (!socket_.open() || !(events & (EPOLLIN | EPOLLHUP | EPOLLERR))) return;
-  const Portion portion = messages_.read_from(socket_.get());
+  const Portion portion = read_portion(socket_.get(), std::string::npos, &frames_);
   take_messages();
   if (portion == Portion::kEnd) close();
 }
 
 void ControlChannel::take_messages() {
   while (socket_.open()) {
-    const auto message = messages_.next();
+    const auto message = next();
     if (!message.ok()) return fail(message.status().message());
     if (!message.value()) return;
     on_message_(*message.value());
   }
+}
+
+Result<std::optional<control::FromWorker>> ControlChannel::next() {
+  auto payload = frames_.next();
+  if (!payload.ok()) return payload.status();
+  if (!payload.value()) return std::optional<control::FromWorker>();
+  auto message = *frames_.form() == FrameReader::Form::kLines
+                     ? from_json_line(*payload.value())
+                     : message_of<control::FromWorker>(*payload.value());
+  if (!message.ok()) return message.status();
+  return std::optional(std::move(message).value());
 }
 
 void ControlChannel::write_some() {
@@ -56,7 +77,7 @@ void ControlChannel::fail(const std::string& error) {
 
 void ControlChannel::drain_and_close() {
   if (!socket_.open()) return;
-  while (messages_.read_from(socket_.get()) == Portion::kBytes) {
+  while (read_portion(socket_.get(), std::string::npos, &frames_) == Portion::kBytes) {
   }
   take_messages();
   close();

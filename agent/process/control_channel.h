@@ -1,5 +1,5 @@
-// The agent's end of the control socket to one worker of the built-in trainer: framed protobuf both ways,
-// never blocking.
+// The agent's end of the control socket to one worker: messages of proto/control.proto both ways, as frames
+// or as lines of JSON, whichever the worker has begun with. Never blocks.
 #pragma once
 
 #include <functional>
@@ -7,8 +7,8 @@
 
 #include "agent/system/descriptor.h"
 #include "agent/system/loop.h"
-#include "proto/base/framed_channel.h"
 #include "proto/control.pb.h"
+#include "proto/core/framing.h"
 
 namespace dtrun::agent {
 
@@ -22,7 +22,8 @@ class ControlChannel {
   ~ControlChannel() { close(); }
   ControlChannel(const ControlChannel&) = delete;
 
-  // Queued and written as the worker takes it; dropped once the worker has closed its end.
+  // Queued and written as the worker takes it; dropped before it has said anything, and once it has closed
+  // its end.
   void send(const control::FromAgent& message);
 
   // Reads the remaining messages after the worker's end, then closes.
@@ -31,6 +32,7 @@ class ControlChannel {
  private:
   void ready(std::uint32_t events);
   void take_messages();
+  Result<std::optional<control::FromWorker>> next();
   void write_some();
   void fail(const std::string& error);
   void close();
@@ -39,7 +41,7 @@ class ControlChannel {
   Descriptor socket_;
   OnMessage on_message_;
   OnError on_error_;
-  MessageReader<control::FromWorker> messages_;
+  FrameReader frames_{FrameReader::Takes::kLinesToo};
   std::string out_;
 };
 

@@ -43,15 +43,15 @@ WorkerPlan WorkerPlanner::plan(Console& console, const Assignment& assignment, i
   plan.generation = assignment.generation;
   plan.local_rank = local_rank;
   plan.rank = rank;
-  plan.control = trainer_ != nullptr;
+  plan.program = trainer_ == nullptr;
   plan_output(console, &plan);
   plan_error_file(&plan);
   if (static_cast<std::size_t>(local_rank) < spec_.worker_cpus.size()) {
     plan.cpus = spec_.worker_cpus[static_cast<std::size_t>(local_rank)];
   }
   plan.limit_tag = limit_tag(worker_tag(setting_.tag, local_rank));
-  plan.environment = worker_environment(inherited_, setting_, assignment, local_rank,
-                                        plan.control ? kControlFd : -1, plan.error_file.string());
+  plan.environment =
+      worker_environment(inherited_, setting_, assignment, local_rank, kControlFd, plan.error_file.string());
   plan.argv = trainer_ != nullptr ? std::vector<std::string>{trainer_->worker_binary.string()}
                                   : worker_arguments(std::get<ExternalProgram>(spec_.program).argv,
                                                      spec_.first_local_rank + local_rank);
@@ -76,7 +76,7 @@ void WorkerPlanner::plan_error_file(WorkerPlan* plan) {
   fs::path dir;
   if (!plan->log_dir.empty()) {
     dir = fs::absolute(plan->log_dir, ignored);
-  } else if (!plan->control) {
+  } else if (plan->program) {
     dir = scratch_dir(plan->rank);
   }
   if (dir.empty()) return;
@@ -94,7 +94,7 @@ void WorkerPlanner::plan_hang_files(WorkerPlan* plan) {
   const fs::path dir = scratch_dir(plan->rank);
   const fs::path stacks_dir = plan->log_dir.empty() ? dir : plan->log_dir;
   if (!stacks_dir.empty()) plan->stacks_file = stacks_dir / "stacks.txt";
-  if (!heartbeats || plan->control || dir.empty()) return;
+  if (!heartbeats || !plan->program || dir.empty()) return;
   plan->heartbeat_file = dir / ("heartbeat-" + std::to_string(plan->generation));
   std::ofstream(plan->heartbeat_file).close();
   plan->environment.push_back(name + plan->heartbeat_file.string());

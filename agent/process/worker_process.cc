@@ -49,6 +49,7 @@ int standard_input(bool builtin) {
 
 WorkerProcess::WorkerProcess(Loop& loop, Console& console, WorkerPlan plan, Callbacks callbacks)
     : loop_(loop),
+      console_(console),
       plan_(std::move(plan)),
       generation_(plan_.generation),
       rank_(plan_.rank),
@@ -68,9 +69,9 @@ WorkerProcess::~WorkerProcess() {
   }
 }
 
-// Child's ends: stdin, stdout, stderr, control (-1 if it has none). Ours are stored.
+// Child's ends: stdin, stdout, stderr, control. Ours are stored.
 bool WorkerProcess::make_channels(int child_fds[4]) {
-  child_fds[0] = standard_input(plan_.control);
+  child_fds[0] = standard_input(!plan_.program);
   int ends[2];
   int next = 1;
   for (Output* output : {&*out_, &*err_}) {
@@ -78,11 +79,11 @@ bool WorkerProcess::make_channels(int child_fds[4]) {
     output->pipe.reset(ends[0]);
     child_fds[next++] = ends[1];
   }
-  if (!plan_.control) return child_fds[0] >= 0;
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
   child_fds[3] = ends[1];
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);  // a process that outlives the worker keeps the other end open
   control_ = std::make_unique<ControlChannel>(loop_, Descriptor(ends[0]), callbacks_.message,
-                                              [this](const std::string& error) { condemn(error); });
+                                              [this](const std::string& error) { protocol_broken(error); });
   return child_fds[0] >= 0;
 }
 
@@ -138,10 +139,14 @@ void WorkerProcess::send(const control::FromAgent& message) {
 }
 
 std::optional<std::uint64_t> WorkerProcess::heartbeat() const {
-  if (plan_.control) return pulse_;
-  if (plan_.heartbeat_file.empty()) return std::nullopt;
-  const std::uint64_t beat = touch_mark(plan_.heartbeat_file);
-  return beat == first_beat_ ? std::nullopt : std::optional(beat);
+  if (!plan_.program) return pulse_;
+  const std::uint64_t beat = plan_.heartbeat_file.empty() ? first_beat_ : touch_mark(plan_.heartbeat_file);
+  return beat == first_beat_ && !reports_ ? std::nullopt : std::optional(beat + pulse_);
+}
+
+void WorkerProcess::set_pulse(std::uint64_t pulse) {
+  reports_ = true;
+  pulse_ = pulse == 0 && plan_.program ? pulse_ + 1 : pulse;
 }
 
 WorkerOutcome WorkerProcess::hung_outcome(const std::string& why) const {
@@ -159,6 +164,12 @@ void WorkerProcess::kill_hung(const std::string& why) {
   error_ = why;
   hung_ = true;
   signal_group(SIGKILL);
+}
+
+// A program may do without the protocol.
+void WorkerProcess::protocol_broken(const std::string& error) {
+  if (!plan_.program) return condemn(error);
+  console_.notice("rank " + std::to_string(rank_) + " is not listened to any more: " + error);
 }
 
 void WorkerProcess::condemn(const std::string& why) {

@@ -29,7 +29,8 @@ struct WorkerPlan {
   int rank = 0;
   std::vector<std::string> argv;
   std::vector<std::string> environment;
-  bool control = false;  // the worker gets a control socket
+  // Not the built-in trainer: its standard input is ours, and it need not use its control socket.
+  bool program = false;
   int in_memory_checkpoint_fd =
       -1;  // its file in the host's memory (HostMemory), which outlives it; -1: none
   StreamPlan out, err;
@@ -80,7 +81,8 @@ class WorkerProcess {
   // A number that changes with each sign of progress; nothing while a worker that need not give any has given
   // none.
   std::optional<std::uint64_t> heartbeat() const;
-  void set_pulse(std::uint64_t pulse) { pulse_ = pulse; }  // as it reports over the control socket
+  // A report over the control socket: that of a program without a pulse is a sign of progress by itself.
+  void set_pulse(std::uint64_t pulse);
   std::uint64_t output_bytes() const { return output_bytes_; }
   // Sets where it stood as the job hung: part of its outcome.
   void set_standing(StackLocation stack_location) { stack_location_ = std::move(stack_location); }
@@ -114,8 +116,10 @@ class WorkerProcess {
   void count_as_ended();
   WorkerOutcome outcome() const;
   void start_failed(const Status& status);
+  void protocol_broken(const std::string& error);
 
   Loop& loop_;
+  Console& console_;
   WorkerPlan plan_;
   std::int64_t generation_;
   int rank_;
@@ -132,6 +136,7 @@ class WorkerProcess {
   bool spares_group_ = false;
   StackLocation stack_location_;
   std::uint64_t pulse_ = 0, output_bytes_ = 0;
+  bool reports_ = false;          // over the control socket
   std::uint64_t first_beat_ = 0;  // of the heartbeat file before the worker's start
   bool paused_ = false;
   bool ended_ = false;

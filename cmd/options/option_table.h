@@ -48,8 +48,9 @@ inline constexpr OptionEntry kOptions[] = {
      .group = group::kJob},
     {.name = "recovery",
      .placeholder = "memory|checkpoint",
-     .help = "Built-in trainer: after a failure, surviving workers keep their training state (memory), "
-             "or all restart from the newest checkpoint (checkpoint) [memory]",
+     .help = "After a failure, surviving workers keep their training state (memory; a script uses the "
+             "dtrun package for it), or all restart, from the newest checkpoint (checkpoint) "
+             "[memory for the built-in trainer, else checkpoint]",
      .group = group::kJob},
     {.name = "node_rank",
      .placeholder = "N",

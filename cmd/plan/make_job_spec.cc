@@ -305,17 +305,19 @@ Status read_recovery(Draft& draft, bool* in_memory_recovery) {
   if (chosen->value != "memory" && chosen->value != "checkpoint")
     return usage(quoted(*chosen) + ": expected memory or checkpoint");
   *in_memory_recovery = chosen->value == "memory";
-  if (!draft.config) draft.notice(quoted(*chosen) + " has no effect: other programs always start again");
   return {};
 }
 
 Status read_trainer(Draft& draft) {
   int lanes = 1;
-  bool in_memory_recovery = true;
+  bool in_memory_recovery = draft.config.has_value();
   if (Status status = read_lanes(draft, &lanes); !status.ok()) return status;
   if (Status status = read_recovery(draft, &in_memory_recovery); !status.ok()) return status;
   read_threads(draft);
-  if (!draft.config) return {};
+  if (!draft.config) {
+    std::get<ExternalProgram>(draft.spec.program).in_memory_recovery = in_memory_recovery;
+    return {};
+  }
   if (!draft.options.has("role")) draft.spec.role = "trainer";
   const bool in_memory_checkpoints = draft.config->recovery.in_memory_checkpoint_steps > 0;
   if (in_memory_checkpoints && !in_memory_recovery)

@@ -85,10 +85,10 @@ Json signal_names(const std::vector<int>& numbers) {
 }
 
 void add_program(const JobSpec& spec, Json* plan) {
+  (*plan)["recovery"] = in_memory_recovery(spec) ? "memory" : "checkpoint";
   if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program)) {
     (*plan)["program"] = {trainer->worker_binary.string()};
     (*plan)["lanes"] = trainer->lanes;
-    (*plan)["recovery"] = trainer->in_memory_recovery ? "memory" : "checkpoint";
     (*plan)["config"] = Json::parse(trainer->config_json);
     return;
   }

@@ -29,6 +29,15 @@ enum class Portion { kBytes, kNoneYet, kEnd };
 // once, or a signal came; kEnd: the end of the stream, or an error.
 Portion read_portion(int fd, std::size_t at_most, FrameReader* frames);
 
+// EX_SOFTWARE: the bytes are no Message.
+template <typename Message>
+Result<Message> message_of(const std::string& payload) {
+  Message message;
+  if (!message.ParseFromString(payload))
+    return Status(kExitSoftware, "control protocol: a frame with no message of the other end");
+  return message;
+}
+
 // Cuts messages of one kind out of a stream. Not thread-safe.
 template <typename Message>
 class MessageReader {
@@ -44,10 +53,9 @@ class MessageReader {
     auto frame = frames_.next();
     if (!frame.ok()) return frame.status();
     if (!frame.value()) return std::optional<Message>();
-    std::optional<Message> message(std::in_place);
-    if (!message->ParseFromString(*frame.value()))
-      return Status(kExitSoftware, "control protocol: a frame with no message of the other end");
-    return message;
+    auto message = message_of<Message>(*frame.value());
+    if (!message.ok()) return message.status();
+    return std::optional<Message>(std::move(message).value());
   }
 
   // Bytes of a message that is not whole.

@@ -7,7 +7,7 @@
 
 namespace dtrun {
 
-inline constexpr std::uint32_t kControlProtocol = 5;
+inline constexpr std::uint32_t kControlProtocol = 6;
 inline constexpr int kDefaultPort = 29400;
 
 // Between agents and the coordinator (proto/rendezvous.proto): raised with each change that the other end of
@@ -28,7 +28,7 @@ inline constexpr int kMaxNodes = 1 << 16;
 inline constexpr char kEnvRunId[] = "DTRUN_RUN_ID";
 inline constexpr char kEnvGeneration[] = "DTRUN_GENERATION";
 inline constexpr char kEnvNode[] = "DTRUN_NODE";                   // group rank
-inline constexpr char kEnvControlFd[] = "DTRUN_CONTROL_FD";        // built-in trainer only
+inline constexpr char kEnvControlFd[] = "DTRUN_CONTROL_FD";        // proto/control.proto
 inline constexpr char kEnvRestartCount[] = "DTRUN_RESTART_COUNT";  // job-wide
 // A file that the worker touches to say that it makes progress; with --heartbeat-timeout.
 inline constexpr char kEnvHeartbeatFile[] = "DTRUN_HEARTBEAT_FILE";

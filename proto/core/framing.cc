@@ -8,6 +8,12 @@ void append_frame(std::string_view payload, std::string* out) {
   out->append(payload);
 }
 
+void FrameReader::push(std::string_view bytes) {
+  if (!form_ && !bytes.empty())
+    form_ = takes_ == Takes::kLinesToo && bytes.front() == '{' ? Form::kLines : Form::kFrames;
+  buffer_.append(bytes);
+}
+
 std::size_t FrameReader::payload_size() const {
   std::size_t size = 0;
   for (std::size_t i = 0; i < kLength; ++i)
@@ -19,7 +25,30 @@ std::size_t FrameReader::missing() const {
   return kLength + (pending() < kLength ? 0 : payload_size()) - pending();
 }
 
+Result<std::optional<std::string>> FrameReader::next_line() {
+  const std::size_t end = buffer_.find('\n', consumed_ + searched_);
+  searched_ = pending();
+  if ((end == std::string::npos ? searched_ : end - consumed_) > kMaxFrame)
+    return Status(kExitSoftware, "control protocol: a line of over " + std::to_string(kMaxFrame) + " bytes");
+  if (end == std::string::npos) return std::optional<std::string>();
+  searched_ = 0;
+  return std::optional(take(0, end - consumed_, 1));
+}
+
+// The `size` bytes between `before` others and `after` others, which are dropped.
+std::string FrameReader::take(std::size_t before, std::size_t size, std::size_t after) {
+  std::string payload = buffer_.substr(consumed_ + before, size);
+  consumed_ += before + size + after;
+  // Shift the rest down only when most of the buffer is spent, so that many small frames cost linear time.
+  if (consumed_ * 2 >= buffer_.size()) {
+    buffer_.erase(0, consumed_);
+    consumed_ = 0;
+  }
+  return payload;
+}
+
 Result<std::optional<std::string>> FrameReader::next() {
+  if (form_ == Form::kLines) return next_line();
   if (pending() < kLength) return std::optional<std::string>();
   const std::size_t size = payload_size();
   if (size > kMaxFrame) {
@@ -27,14 +56,7 @@ Result<std::optional<std::string>> FrameReader::next() {
                                      std::to_string(kMaxFrame) + " are allowed");
   }
   if (pending() < kLength + size) return std::optional<std::string>();
-  std::string payload = buffer_.substr(consumed_ + kLength, size);
-  consumed_ += kLength + size;
-  // Shift the rest down only when most of the buffer is spent, so that many small frames cost linear time.
-  if (consumed_ * 2 >= buffer_.size()) {
-    buffer_.erase(0, consumed_);
-    consumed_ = 0;
-  }
-  return std::optional<std::string>(std::move(payload));
+  return std::optional(take(kLength, size, 0));
 }
 
 }  // namespace dtrun

@@ -1,4 +1,6 @@
-// Length-prefixed messages over a byte stream: a 4-byte little-endian length, then that many bytes.
+// Length-prefixed messages over a byte stream: a 4-byte little-endian length, then that many bytes. Where a
+// stream may also have lines, it has these if it begins with a brace: no first message of the protocols is so
+// long that its length would.
 #pragma once
 
 #include <cstddef>
@@ -17,16 +19,25 @@ inline constexpr std::size_t kMaxFrame = 16u << 20;
 // Appends the frame of `payload` to `out`. REQUIRES: payload.size() <= kMaxFrame.
 void append_frame(std::string_view payload, std::string* out);
 
-// Cuts frames out of bytes as they come. Not thread-safe.
+// Cuts frames, or lines, out of bytes as they come. Not thread-safe.
 class FrameReader {
  public:
-  void push(std::string_view bytes) { buffer_.append(bytes); }
+  enum class Takes { kFrames, kLinesToo };
+  explicit FrameReader(Takes takes = Takes::kFrames) : takes_(takes) {}
 
-  // The next whole payload, nothing if more bytes are needed, or an error (EX_SOFTWARE) when the length is
-  // over kMaxFrame; after an error the stream is unusable and every call returns it again.
+  void push(std::string_view bytes);
+
+  // The form of the stream; nothing while it has no byte.
+  enum class Form { kFrames, kLines };
+  std::optional<Form> form() const { return form_; }
+
+  // The next whole payload, without its end of line, nothing if more bytes are needed, or an error
+  // (EX_SOFTWARE) when the length is over kMaxFrame; after an error the stream is unusable and every call
+  // returns it again.
   Result<std::optional<std::string>> next();
 
-  // Bytes that the next frame lacks: of its length first, then of its payload. REQUIRES: next() found none.
+  // Bytes that the next frame lacks: of its length first, then of its payload. REQUIRES: next() found none,
+  // and the stream has frames.
   std::size_t missing() const;
 
   // Bytes of an unfinished frame.
@@ -34,11 +45,16 @@ class FrameReader {
 
  private:
   std::size_t payload_size() const;  // REQUIRES: pending() >= kLength
+  Result<std::optional<std::string>> next_line();
+  std::string take(std::size_t before, std::size_t size, std::size_t after);
 
   static constexpr std::size_t kLength = 4;
 
+  Takes takes_;
+  std::optional<Form> form_;
   std::string buffer_;
   std::size_t consumed_ = 0;
+  std::size_t searched_ = 0;  // bytes of an unfinished line that have no end of line
 };
 
 }  // namespace dtrun

@@ -150,11 +150,13 @@ TEST_CASE("an error file in torch's format is part of the report") {
   CHECK(job.err().find("  error:\n    ValueError: boom\n") != std::string::npos);
 }
 
-TEST_CASE("a worker sees only its three descriptors, an empty signal mask and default dispositions") {
+TEST_CASE(
+    "a worker sees only its three descriptors, the control socket, an empty signal mask and default "
+    "dispositions") {
   Process job(agent_with({}, {"descriptors"}));
   CHECK(job.wait() == 0);
   CHECK(job.out() ==
-        "[default:0] fds 0 1 2\n"
+        "[default:0] fds 0 1 2 3\n"
         "[default:0] SigBlk:\t0000000000000000\n"
         "[default:0] SigIgn:\t0000000000000000\n");
 }

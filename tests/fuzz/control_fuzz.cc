@@ -1,12 +1,13 @@
-// Any bytes on the control socket, or on the line between a launcher and its agents, in pieces: frames, and
-// in each a message of any side. The first byte says how long the pieces are, so that the same frames must
-// come out however the stream is cut.
+// Any bytes on the control socket, or on the line between a launcher and its agents, in pieces: frames or
+// lines of JSON, and in each a message of any side. The first byte says how long the pieces are, so that the
+// same payloads must come out however the stream is cut.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "agent/process/control_json.h"
 #include "proto/control.pb.h"
 #include "proto/core/framing.h"
 #include "proto/launch.pb.h"
@@ -15,7 +16,7 @@ namespace {
 
 // All payloads of the stream; whether it ended in an error goes to *broken.
 std::vector<std::string> payloads_of(std::string_view bytes, std::size_t piece, bool* broken) {
-  dtrun::FrameReader reader;
+  dtrun::FrameReader reader(dtrun::FrameReader::Takes::kLinesToo);
   std::vector<std::string> payloads;
   while (!bytes.empty()) {
     const std::size_t size = std::min(piece, bytes.size());
@@ -50,6 +51,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto payloads = payloads_of(bytes, std::size_t{1} + data[0], &broken);
   if (payloads != payloads_of(bytes, bytes.size() + 1, &broken_whole) || broken != broken_whole) std::abort();
   for (const std::string& payload : payloads) {
+    const auto of_json = dtrun::agent::from_json_line(payload);
+    if (of_json.ok()) read_and_write<dtrun::control::FromWorker>(of_json.value().SerializeAsString());
+    dtrun::control::FromAgent to_json;
+    if (to_json.ParseFromString(payload) && dtrun::agent::to_json_line(to_json).back() != '\n') std::abort();
     read_and_write<dtrun::control::FromWorker>(payload);
     read_and_write<dtrun::control::FromAgent>(payload);
     read_and_write<dtrun::launch::FromHost>(payload);

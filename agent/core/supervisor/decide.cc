@@ -57,6 +57,7 @@ class Step {
   void on(const event::HangFound& e) { generation_.on(e); }
   void on(const event::GpuFound& e) { generation_.on(e); }
   void on(const event::WorkerReady& e) { generation_.on(e); }
+  void on(const event::WorkerOutlives& e) { workers_.on(e); }
   void on(const event::WorkerCompleted& e) { generation_.on(e); }
   void on(const event::Progressed& e) { generation_.on(e); }
   void on(const event::Signal& e) { ending_.on(e); }
@@ -143,7 +144,7 @@ std::optional<Millis> next_deadline(const State& s) {
 }
 
 bool silence_tells(const State& state) {
-  return state.settings.builtin || state.generation.assignment.node_count == 1;
+  return state.settings.builtin || state.workers_outlive() || state.generation.assignment.node_count == 1;
 }
 
 // A worker that is stopped because the job or the generation failed takes with it the processes that it

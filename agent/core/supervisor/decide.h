@@ -62,6 +62,10 @@ struct GpuFound {       // the answer to AskGpu
 struct GpusFree {    // the answer to AwaitGpus
   std::string note;  // for people, if the wait was for nothing
 };
+struct WorkerOutlives {  // a program's worker has said that it outlives generations, and was answered that it
+                         // may
+  int serial = 0;
+};
 struct WorkerReady {  // it waits for a place in a generation
   int serial = 0;
   std::optional<std::int64_t> step;  // steps done by the state in its memory
@@ -91,8 +95,9 @@ struct Tick {};
 using Event =
     std::variant<event::Opened, event::Connected, event::Disconnected, event::JoinAck, event::WaitStatus,
                  event::News, event::Assigned, event::StopOrder, event::Ended, event::Rejected,
-                 event::WorkerExited, event::GpuFound, event::GpusFree, event::WorkerReady, event::HangFound,
-                 event::WorkerCompleted, event::Progressed, event::Signal, event::MembersLeft, event::Tick>;
+                 event::WorkerExited, event::GpuFound, event::GpusFree, event::WorkerOutlives,
+                 event::WorkerReady, event::HangFound, event::WorkerCompleted, event::Progressed,
+                 event::Signal, event::MembersLeft, event::Tick>;
 
 namespace action {
 

@@ -57,7 +57,7 @@ void Generation::on(const event::JoinAck& e) {
   if (e.resumed) return say_again();
   own_.broken_at.reset();  // the others have gone on
   if (s.awaited() > 0) halt("the connection to the coordinator was lost for too long");
-  if (s.workers_outlive()) settle_later();
+  if (s.settings.in_memory_recovery) settle_later();
 }
 
 // Sends the coordinator again whatever it may have missed, or a new coordinator cannot know.
@@ -142,6 +142,7 @@ void Generation::broken(const Worker& worker, const std::string& error) {
   outcome.exit_code = kExitWorkerPeerLost;
   outcome.error = error;
   own_.broken = complete(std::move(outcome), s, false);
+  own_.broken.collateral = true;
 }
 
 void Generation::cause_unknown() {
@@ -292,7 +293,7 @@ void Generation::send_end() {
   action::SendStopped stopped{.generation = generation(), .outcomes = {}};
   for (const Worker& worker : s.workers.all)
     if (worker.stage == Worker::kEnded) stopped.outcomes.push_back(worker.outcome);
-  if (s.workers_outlive()) {
+  if (s.settings.in_memory_recovery) {
     stopped.workers = static_cast<int>(std::ranges::count(s.workers.all, Worker::kReady, &Worker::stage));
     connection_.send_heartbeat();  // how far they are: whether the run gets anywhere depends on it
   }

@@ -41,10 +41,12 @@ void Generation::end_paused() {
   begin_grace();
 }
 
-// The worker has loaded, or left its generation with its trained state.
+// Of one that is not known to outlive generations it means nothing. The worker has loaded, or left its
+// generation with its trained state.
 void Generation::on(const event::WorkerReady& e) {
   const Worker* worker = workers_.find(e.serial);
-  if (worker == nullptr || !worker->alive() || !workers_.ready(e)) return;
+  const bool known = worker != nullptr && worker->alive() && (s.settings.builtin || worker->outlives);
+  if (!known || !workers_.ready(e)) return;
   if (e.step && own_.progress) own_.progress->step = std::max(own_.progress->step, *e.step);
   if (!e.error.empty())
     broken(*worker, e.error);

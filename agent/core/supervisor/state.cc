@@ -41,6 +41,11 @@ bool State::gives_way() const {
   return settings.is_replaced && ending.told_signal != 0 && ending.told_signal != SIGINT;
 }
 
+bool State::workers_outlive() const {
+  const auto outlives = [](const Worker& worker) { return worker.outlives || !worker.part; };
+  return settings.in_memory_recovery && (settings.builtin || std::ranges::all_of(workers.all, outlives));
+}
+
 bool State::takes_part() const {
   return generation.number() > 0 && !generation.closed && !generation.stopping && !generation.next &&
          workers.at_work() > 0;

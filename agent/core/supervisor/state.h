@@ -26,7 +26,8 @@ bool is_schedulers(int signal);
 
 struct Settings {
   bool builtin = false;  // dtrun-worker: understands Stop orders, and SIGTERM as "checkpoint and end"
-  bool in_memory_recovery = false;  // its workers outlive generations
+  // Its workers outlive generations: those of the built-in trainer, and of other programs those that say so.
+  bool in_memory_recovery = false;
   int nproc = 1;
   bool has_gpu_driver = false;  // it is asked of the GPUs of workers that ended
   bool begin_together = false;  // a launcher starts all nodes at once: a short wait for the others is no news
@@ -71,16 +72,17 @@ struct ConnectionState {
 struct Worker {
   enum Stage {
     kNone,     // there was none yet
-    kLoading,  // of the built-in trainer: not ready for work yet
-    kReady,    // of the built-in trainer: waits for its place in a generation, its trained state in memory
+    kLoading,  // outlives generations: not ready for work yet
+    kReady,    // the same: waits for its place in a generation, its trained state in memory
     kAtWork,
     kEnded,  // see outcome
   };
   int local_rank = 0;
   Stage stage = kNone;
-  int serial = -1;    // of its process
-  bool part = false;  // of the current generation; a replacement that is not stays outside until the next
-  int rank = 0;       // in it
+  int serial = -1;        // of its process
+  bool part = false;      // of the current generation; a replacement that is not stays outside until the next
+  int rank = 0;           // in it
+  bool outlives = false;  // of another program: it has said that it outlives generations
   std::optional<std::int64_t> step = {};  // steps done by the state in its memory
   WorkerOutcome outcome = {};
   bool held = false;             // its process starts once the GPUs are free
@@ -95,8 +97,10 @@ struct WorkersState {
   std::vector<Worker> all;  // by local rank
   int next_serial = 0;
   bool awaits_gpus = false;  // asked whether they are free
-  int failed_warm_ups = 0;   // in a row
-  std::set<int> signals;     // that we sent to workers of the current generation
+  // All workers of another program have said that they outlive generations: a replacement is expected to.
+  bool known_to_outlive = false;
+  int failed_warm_ups = 0;  // in a row
+  std::set<int> signals;    // that we sent to workers of the current generation
 
   int running() const;  // those whose process has not ended
   int at_work() const;
@@ -164,8 +168,13 @@ struct State {
   EndingState ending;
 
   // In-memory recovery: workers keep their trained state from one generation to the next, and are paused
-  // where those of other programs are stopped.
-  bool workers_outlive() const { return settings.in_memory_recovery; }
+  // where others are stopped. False if only some of this node's would: one that knows nothing of it would go
+  // on beside its replacement, so all are started again.
+  bool workers_outlive() const;
+  // The same for those that are to be started: they load outside of a generation.
+  bool workers_warm_up() const {
+    return settings.in_memory_recovery && (settings.builtin || workers.known_to_outlive);
+  }
   // The number of workers that have to end, or to pause, before this node is done with the generation.
   int awaited() const { return workers_outlive() && !is_ending() ? workers.at_work() : workers.running(); }
   // This node's workers are at work in a generation, as far as is known here.
@@ -187,9 +196,11 @@ struct State {
   bool is_ending() const {
     return ending.ended || ending.told_signal != 0 || ending.give_up || ending.job_end;
   }
-  // All its workers ended with 0, by themselves. Those of the built-in trainer never do otherwise: they may
-  // have been told to pause just when training was complete.
-  bool all_finished() const { return workers.all_ok() && (settings.builtin || !generation.stopping); }
+  // All its workers ended with 0, by themselves. Those of the built-in trainer, or that outlive generations,
+  // never do otherwise: they may have been told to pause just when training was complete.
+  bool all_finished() const {
+    return workers.all_ok() && (settings.builtin || workers_outlive() || !generation.stopping);
+  }
   // This node's part of the generation is done.
   bool succeeded() const;
   // The same if this is the only node: it knows that the job succeeded, even without a coordinator.

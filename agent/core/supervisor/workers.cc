@@ -12,6 +12,10 @@ namespace {
 // Replacements that die in a row before they have loaded. Then it counts as a failure of the generation.
 constexpr int kWarmUps = 3;
 
+bool has_loaded(const Worker& worker) {
+  return worker.stage == Worker::kReady || worker.stage == Worker::kAtWork;
+}
+
 }  // namespace
 
 std::string ended_early_text(const WorkerOutcome& outcome) {
@@ -36,6 +40,15 @@ const Worker* Workers::ended(const event::WorkerExited& e) {
   worker->outcome = complete(e.outcome, s, e.never_ran);
   worker->outcome.gpu = worker->gpu_trouble;
   return worker;
+}
+
+void Workers::on(const event::WorkerOutlives& e) {
+  Worker* worker = own(e.serial);
+  if (worker == nullptr || !worker->alive() || !s.settings.in_memory_recovery) return;
+  if (worker->part && s.generation.stopping) return;
+  worker->outlives = true;
+  if (worker->stage == Worker::kAtWork) worker->stage = Worker::kLoading;
+  own_.known_to_outlive = own_.known_to_outlive || std::ranges::all_of(own_.all, &Worker::outlives);
 }
 
 bool Workers::ready(const event::WorkerReady& e) {
@@ -87,7 +100,7 @@ std::vector<action::Spawn> Workers::spawn_missing() {
   for (Worker& worker : own_.all) {
     if (worker.alive()) continue;
     worker = {.local_rank = worker.local_rank,
-              .stage = s.settings.builtin ? Worker::kLoading : Worker::kAtWork,
+              .stage = s.settings.builtin || !worker.part ? Worker::kLoading : Worker::kAtWork,
               .serial = own_.next_serial++,
               .part = worker.part,
               .rank = worker.rank};
@@ -140,7 +153,8 @@ void Workers::on(const event::WaitStatus& e) {
 }
 
 void Workers::warm_up() {
-  if (!s.workers_outlive() || s.is_ending()) return;
+  if (!s.settings.in_memory_recovery || s.is_ending()) return;
+  if (!s.workers_warm_up()) return workers_run() ? void() : emit(action::SendReady{generation()});
   for (Worker& worker : own_.all) worker.part = worker.part && worker.alive();
   std::vector<action::Spawn> spawn = spawn_missing();
   if (!spawn.empty() && !hold(spawn)) emit(action::WarmUp{std::move(spawn)});
@@ -154,11 +168,11 @@ bool Workers::replace(const Worker& worker) {
 }
 
 void Workers::tell_ready() {
-  const bool all = std::ranges::all_of(own_.all, [](const Worker& worker) {
-    return worker.stage == Worker::kReady || worker.stage == Worker::kAtWork;
-  });
+  const bool all =
+      s.workers_warm_up() ? std::ranges::all_of(own_.all, has_loaded) : generation() > 0 && !workers_run();
   const bool outside = s.generation.closed || !std::ranges::all_of(own_.all, &Worker::part);
-  if (s.workers_outlive() && all && outside && !s.is_ending()) emit(action::SendReady{generation()});
+  if (s.settings.in_memory_recovery && all && outside && !s.is_ending())
+    emit(action::SendReady{generation()});
 }
 
 void Workers::signal(int number, std::optional<int> only) {

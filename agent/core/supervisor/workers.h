@@ -22,6 +22,9 @@ class Workers : Part {
   const Worker* find(int serial) const;
   // The worker, its outcome completed; null as above.
   const Worker* ended(const event::WorkerExited& e);
+  // It outlives generations, and so loads until it says that it is ready. One that is being stopped ends all
+  // the same.
+  void on(const event::WorkerOutlives& e);
   // It waits for a place: takes it at once if there is one for it. True if it left one for that.
   // REQUIRES: it is alive
   bool ready(const event::WorkerReady& e);
@@ -38,7 +41,8 @@ class Workers : Part {
   // Gives workers that wait their places. Returns the number of those with a trained state.
   int place_ready();
 
-  // In-memory recovery: workers load before a generation begins, so that it can have all of this node.
+  // In-memory recovery: workers load before a generation begins, so that it can have all of this node. Those
+  // of a program that is not known to outlive generations are started in one.
   void warm_up();
   // A worker ended before it took part in the run: that is no failure of the run at first, and another one is
   // started. False if too many of them ended so.

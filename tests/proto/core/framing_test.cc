@@ -110,5 +110,39 @@ TEST_CASE("many small frames in one push all come out in order") {
   for (int i = 0; i < kFrames; i += 1000) CHECK(payloads[static_cast<std::size_t>(i)] == std::to_string(i));
 }
 
+TEST_CASE("a stream that begins with a brace has lines, where lines are allowed") {
+  const std::string bytes = "{\"a\": 1}\n\n{2}\nrest";
+  for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
+    FrameReader reader(FrameReader::Takes::kLinesToo);
+    CHECK_FALSE(reader.form());
+    reader.push(std::string_view(bytes).substr(0, cut));
+    auto payloads = drain(&reader);
+    reader.push(std::string_view(bytes).substr(cut));
+    for (std::string& payload : drain(&reader)) payloads.push_back(std::move(payload));
+    CHECK(payloads == std::vector<std::string>{"{\"a\": 1}", "", "{2}"});
+    CHECK(reader.form() == FrameReader::Form::kLines);
+    CHECK(reader.pending() == 4);
+  }
+  FrameReader frames;
+  frames.push(bytes);
+  CHECK(frames.form() == FrameReader::Form::kFrames);
+  CHECK_FALSE(frames.next().ok());
+  FrameReader other(FrameReader::Takes::kLinesToo);
+  other.push(frames_of(kPayloads));
+  CHECK(drain(&other) == kPayloads);
+}
+
+TEST_CASE("a line has a limit, with an end and without one") {
+  FrameReader endless(FrameReader::Takes::kLinesToo), ended(FrameReader::Takes::kLinesToo);
+  endless.push("{" + std::string(kMaxFrame - 1, 'x'));
+  CHECK(drain(&endless).empty());
+  endless.push("\n{");
+  CHECK(drain(&endless).front().size() == kMaxFrame);
+  endless.push(std::string(kMaxFrame, 'x'));
+  CHECK_FALSE(endless.next().ok());
+  ended.push("{" + std::string(kMaxFrame, 'x') + "\n");
+  for (int again = 0; again < 2; ++again) CHECK_FALSE(ended.next().ok());
+}
+
 }  // namespace
 }  // namespace dtrun

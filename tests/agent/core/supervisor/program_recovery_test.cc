@@ -1,0 +1,128 @@
+// Programs whose workers say that they outlive generations are paused, placed and warmed up as the built-in
+// trainer's are; all others are started again, whole.
+#include <doctest/doctest.h>
+
+#include <csignal>
+
+#include "tests/agent/core/supervisor/scenario.h"
+
+using namespace dtrun::agent;
+using namespace dtrun::agent::test;
+
+namespace {
+
+Settings with_recovery() {
+  Settings settings = external(2);
+  settings.in_memory_recovery = true;
+  return settings;
+}
+
+struct Program : Scenario {
+  explicit Program(Settings settings = with_recovery()) : Scenario(std::move(settings)) { joins(); }
+
+  Trace says_it_outlives(int local_rank) { return happens(event::WorkerOutlives{serial(local_rank)}); }
+  // Both have said so, and have their places as ranks 2 and 3.
+  void both_work() {
+    for (const int local_rank : {0, 1}) {
+      says_it_outlives(local_rank);
+      CHECK(is_ready(local_rank) ==
+            Trace{"place #" + std::to_string(serial(local_rank)) + " as r" + std::to_string(2 + local_rank)});
+    }
+    state.connection.heartbeat_at.reset();
+  }
+  Trace gets(std::int64_t g, int count) {
+    Assignment assignment;
+    assignment.generation = g;
+    assignment.group_rank = 1;
+    assignment.world_size = 2 + count;
+    assignment.node_count = 2;
+    assignment.node = {"b", "10.0.0.2", count, 2};
+    assignment.restart_count = 1;
+    assignment.reason = "because";
+    return happens(event::Assigned{assignment});
+  }
+};
+
+}  // namespace
+
+TEST_CASE("all workers of a program outlive: the survivor goes on, and its replacement is taken in") {
+  Program s;
+  s.both_work();
+  CHECK(s.exits(1, 0, SIGKILL) == Trace{"failure r3 signal 9", "pause"});
+  CHECK(s.is_ready(0, 41) == Trace{"heartbeat", "stopped [r3 signal 9] has 1"});
+  CHECK(s.gets(2, 1) == Trace{"start g2 #2 (local 1, r3)", "place #0 as r2", "heartbeat"});
+  CHECK(s.says_it_outlives(1).empty());
+  CHECK(s.is_ready(1) == Trace{"ready"});
+  CHECK(s.happens(event::StopOrder{.generation = 2, .reason = "b is whole", .after_step = true}) ==
+        Trace{"pause after step"});
+  CHECK(s.is_ready(0, 60) == Trace{"heartbeat", "stopped has 2"});
+  CHECK(s.gets(3, 2) ==
+        Trace{"start g3 with the same workers", "place #0 as r2", "place #2 as r3", "heartbeat"});
+  s.exits(0, 0);
+  CHECK(s.exits(1, 0) == Trace{"finished g3"});
+}
+
+TEST_CASE("one worker of two outlives: all are stopped, and start again") {
+  Program s;
+  s.says_it_outlives(0);
+  CHECK(s.is_ready(0) == Trace{"place #0 as r2"});
+  CHECK(s.exits(1, 0, SIGKILL) == Trace{"failure r3 signal 9", "signal 15"});
+  CHECK(s.exits(0, 0, SIGTERM).back() == "stopped [r2 signal 15 collateral] [r3 signal 9] has 0");
+  CHECK(s.gets(2, 2) == Trace{"start g2", "heartbeat"});
+  CHECK(s.is_ready(0, 41).empty());  // the new process has not said that it outlives
+}
+
+TEST_CASE("a program that says nothing starts again whole, and its node does not wait for it to load") {
+  Program s;
+  CHECK(s.happens(event::StopOrder{1, "a was lost"}) == Trace{"signal 15"});
+  s.exits(0, 0, SIGTERM);
+  CHECK(s.exits(1, 0, SIGTERM).back() == "stopped [r2 signal 15 collateral] [r3 signal 15 collateral] has 0");
+  event::WaitStatus spare = test::waiting(2, 2);
+  spare.spare = true;
+  CHECK(s.happens(spare) == Trace{"ready"});
+}
+
+TEST_CASE("without in-memory recovery a worker may say what it likes") {
+  Program s(external(2));
+  s.says_it_outlives(0);
+  s.says_it_outlives(1);
+  CHECK(s.is_ready(0).empty());
+  CHECK(s.exits(1, 0, SIGKILL) == Trace{"failure r3 signal 9", "signal 15"});
+}
+
+TEST_CASE("a worker that is being stopped does not come to outlive by saying so") {
+  Program s;
+  s.says_it_outlives(0);
+  s.exits(0, 0, SIGKILL);
+  CHECK(s.says_it_outlives(1).empty());
+  CHECK(s.is_ready(1).empty());
+  CHECK(s.exits(1, 0, SIGTERM).back() == "stopped [r2 signal 9] [r3 signal 15 collateral] has 0");
+}
+
+TEST_CASE("a node whose program is known to outlive loads before it is taken in") {
+  Program s;
+  s.both_work();
+  s.exits(0, 0, SIGKILL);
+  s.exits(1, 0, SIGKILL);
+  event::WaitStatus spare = test::waiting(2, 2);
+  spare.spare = true;
+  CHECK(s.happens(spare) == Trace{"warm up #2 (local 0, r2) #3 (local 1, r3)"});
+  for (const int local_rank : {0, 1}) s.says_it_outlives(local_rank);
+  CHECK(s.is_ready(0).empty());
+  CHECK(s.is_ready(1) == Trace{"ready"});
+}
+
+TEST_CASE("a collective that broke without a cause makes no culprit") {
+  Program s;
+  s.both_work();
+  s.is_ready(0, 41, "lost rank 0");
+  CHECK(s.passes(3000) == Trace{"failure r2 code 76 collateral final", "pause"});
+}
+
+TEST_CASE("training that is complete as the order to pause comes is finished") {
+  Program s;
+  s.both_work();
+  s.happens(event::StopOrder{.generation = 1, .reason = "b is whole", .after_step = true});
+  s.exits(0, 0);
+  CHECK(s.exits(1, 0) == Trace{"finished g1"});
+}
