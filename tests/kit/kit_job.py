@@ -1,0 +1,141 @@
+"""A job of scripts/train.py under the real dtrun, what its workers wrote of themselves, and what must hold of that."""
+
+import collections
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+TRAIN = pathlib.Path(__file__).resolve().parent / "scripts" / "train.py"
+SKIPPED = 77
+
+
+def python_with_torch():
+    return os.environ.get("DTRUN_TEST_PYTHON", "/usr/bin/python3")
+
+
+def why_no_torch():
+    """Empty: there is a PyTorch with gloo."""
+    probe = subprocess.run([python_with_torch(), "-c", "import torch.distributed as d; raise SystemExit(not d.is_gloo_available())"],
+                           capture_output=True)
+    return "" if probe.returncode == 0 else f"{python_with_torch()} has no PyTorch with gloo (scripts/setup --tests, or DTRUN_TEST_PYTHON)"
+
+
+class KitJob:
+    """`options` are of train.py (KIT_STEPS=…), `arguments` of dtrun."""
+
+    def __init__(self, dtrun, world=3, arguments=("--recovery", "memory"), program=None, restarts=100, **options):
+        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="dtrun-kit-"))
+        self.out = self.scratch / "out.jsonl"
+        once = self.scratch / "once"
+        once.mkdir()
+        self.world = world
+        environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHON_EXEC": python_with_torch(), "KIT_OUT": str(self.out),
+                       "KIT_ONCE": str(once), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment.update({f"KIT_{name.upper()}": str(value) for name, value in options.items()})
+        out, err = open(self.scratch / "stdout", "w"), open(self.scratch / "stderr", "w")
+        self.process = subprocess.Popen(
+            [dtrun, "--nproc_per_node", str(world), "--max_restarts", str(restarts), "--progress", "none",
+             "--log_dir", str(self.scratch / "logs"), *arguments, *(program or [str(TRAIN)])],
+            env=environment, stdout=out, stderr=err)
+        out.close()
+        err.close()
+
+    def end(self, seconds=240):
+        """Its exit code; it is told to end after so long."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(60)
+            return None
+
+    def errors(self):
+        return (self.scratch / "stderr").read_text(errors="replace") + (self.scratch / "stdout").read_text(errors="replace")
+
+    def lines(self, event):
+        text = self.out.read_text() if self.out.exists() else ""
+        return [line for line in map(json.loads, text[:text.rfind("\n") + 1].splitlines()) if line["event"] == event]
+
+    def events(self, name):
+        logs = list((self.scratch / "logs").glob("*/events.jsonl"))
+        lines = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
+        return [line for line in lines if line["event"] == name]
+
+    def wait_for(self, condition, seconds=120):
+        """The first thing that the condition gives which counts; None if the job ends, or the time is over."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and self.process.poll() is None:
+            if found := condition():
+                return found
+            time.sleep(0.02)
+        return None
+
+    def whole(self, after=-1):
+        """The pids by rank of a generation after that one with all its workers, some steps into it; waits for it."""
+        def found():
+            steps = self.lines("step")
+            if not steps or steps[-1]["world"] != self.world or steps[-1]["gen"] <= after:
+                return None
+            here = [line for line in steps if line["gen"] == steps[-1]["gen"]]
+            pids = {line["rank"]: line["pid"] for line in here}
+            return (steps[-1]["gen"], pids) if len(pids) == self.world and len(here) > 4 * self.world else None
+        return self.wait_for(found)
+
+    def kill_often(self, faults, number=signal.SIGKILL):
+        """Kills a worker each time that the world is whole again: [(time, generation)]."""
+        kills, generation = [], -1
+        for _ in range(faults):
+            found = self.whole(generation)
+            if found is None:
+                break
+            generation, pids = found
+            time.sleep(random.random() * 0.2)
+            kills.append((time.time(), generation))
+            os.kill(pids[random.choice(sorted(pids))], number)
+        return kills
+
+    def recoveries(self, kills):
+        """Milliseconds from each kill to the first step of a later generation."""
+        steps = self.lines("step")
+        after = [[line["t"] for line in steps if line["gen"] > generation] for _, generation in kills]
+        return [(min(times) - at) * 1e3 for (at, _), times in zip(kills, after) if times]
+
+
+def check_steps(test, job, total):
+    """Every step was done, all ranks had the same parameters after each, and nobody did one twice; all ended alike."""
+    seen, hashes, done = set(), collections.defaultdict(set), collections.Counter()
+    for line in job.lines("step"):
+        seen.add(line["step"])
+        hashes[line["step"]].add(line["hash"])
+        done[line["pid"], line["step"]] += 1
+    test.assertEqual(seen, set(range(total)), job.errors())
+    test.assertEqual({step: found for step, found in hashes.items() if len(found) > 1}, {})
+    test.assertEqual([which for which, times in done.items() if times > 1], [])
+    ends = job.lines("end")
+    test.assertEqual({line["done"] for line in ends}, {total}, job.errors())
+    test.assertEqual(len({(line["params"], line["moments"], line["lr"]) for line in ends}), 1)
+
+
+def measure():
+    """kit_job.py DTRUN FAULTS [dtrun's options]: kills workers and prints what that costs. Options of train.py are in the
+    environment, as KIT_PAUSE=0.02."""
+    dtrun, faults, *arguments = sys.argv[1:]
+    options = {"steps": 1500, "pause": 0.02, **{name[4:].lower(): value for name, value in os.environ.items() if name.startswith("KIT_")}}
+    job = KitJob(dtrun, arguments=("--recovery", "memory", *arguments), **options)
+    kills = job.kill_often(int(faults))
+    job.whole(kills[-1][1] if kills else -1)
+    job.process.send_signal(signal.SIGTERM)
+    print("exit code", job.end(), "faults", len(kills), "load", os.getloadavg()[0], "in", job.scratch)
+    took = sorted(job.recoveries(kills))
+    print("SIGKILL to the survivors' next step, ms:", [round(one) for one in took], "median", round(took[len(took) // 2], 1))
+    print("the agent's own, ms:", [line["milliseconds"] for line in job.events("recovered")])
+
+
+if __name__ == "__main__":
+    measure()

@@ -1,0 +1,144 @@
+"""The worker kit with real agents and real PyTorch: workers die at each point of a step, and their peers go on with what they
+hold. kit_test.py DTRUN [names of tests]"""
+
+import os
+import signal
+import subprocess
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+import kit_job
+from kit_job import KitJob, check_steps
+
+DTRUN = ""
+STEPS = 40
+
+
+class KitTest(unittest.TestCase):
+    def run_job(self, code=0, steps=STEPS, **options):
+        job = KitJob(DTRUN, steps=steps, **options)
+        self.assertEqual(job.end(), code, job.errors())
+        return job
+
+    def survivors_of(self, job):
+        """Processes that did steps in more than one generation."""
+        generations = {}
+        for line in job.lines("step"):
+            generations.setdefault(line["pid"], set()).add(line["gen"])
+        return [pid for pid, seen in generations.items() if len(seen) > 1]
+
+    def check_killed(self, **options):
+        job = self.run_job(**options)
+        check_steps(self, job, STEPS)
+        self.assertEqual(len(self.survivors_of(job)), job.world - 1, job.errors())
+        self.assertEqual(len(job.lines("loaded")), job.world + 1, job.errors())
+
+    def test_a_rank_dies_in_the_forward_pass(self):
+        self.check_killed(faults="forward:0:9", pause=0.1)
+
+    def test_a_rank_dies_in_the_all_reduce(self):
+        self.check_killed(faults="reduce:1:9", pause=0.1)
+
+    def test_a_rank_dies_after_its_update(self):
+        self.check_killed(faults="update:2:9", pause=0.1)
+
+    def test_a_rank_dies_in_the_first_step_and_another_in_the_last(self):
+        job = self.run_job(faults=f"begin:1:0,update:0:{STEPS - 1}")
+        check_steps(self, job, STEPS)
+
+    def test_a_peer_that_is_a_step_ahead_sends_its_state(self):
+        job = self.run_job(faults="skew:1:9,update:2:9", pause=0.1)
+        check_steps(self, job, STEPS)
+        self.assertEqual(len(self.survivors_of(job)), 2)
+
+    def test_a_rank_dies_while_a_newcomer_is_taken_in(self):
+        job = self.run_job(faults="forward:0:9,regroup:1:3", pause=0.15)
+        check_steps(self, job, STEPS)
+
+    def test_who_waits_for_the_whole_world_has_the_bits_of_a_run_without_faults(self):
+        options = {"min": 3, "fixed_layout": 1, "norm": 1, "drop": 1}
+        quiet = self.run_job(**options).lines("end")
+        job = self.run_job(faults="forward:0:5,reduce:1:12,update:2:20,begin:0:30", **options)
+        check_steps(self, job, STEPS)
+        self.assertEqual(job.lines("end")[0]["params"], quiet[0]["params"])
+        self.assertEqual(job.lines("end")[0]["moments"], quiet[0]["moments"])
+
+    def test_loader_processes_and_batch_norm_survive(self):
+        job = self.run_job(faults="reduce:0:9", pause=0.1, loaders=1, norm=1, world=2)
+        check_steps(self, job, STEPS)
+
+    def test_a_torn_step_is_healed_by_a_whole_peer_or_all_begin_again(self):
+        job = self.run_job(faults="torn:1:9")
+        self.assertIn("no worker holds a whole state", job.errors())
+        self.assertEqual({line["done"] for line in job.lines("end")}, {STEPS})
+        self.assertEqual(len({line["params"] for line in job.lines("end")}), 1)
+
+    def test_an_error_of_the_scripts_own_is_shown_and_its_peers_go_on(self):
+        job = self.run_job(faults="raise:1:9", pause=0.1)
+        check_steps(self, job, STEPS)
+        self.assertIn("ValueError: a bug of the script", job.errors())
+        self.assertEqual(len(self.survivors_of(job)), 2)
+
+    def test_a_rank_that_sleeps_is_named_and_its_peers_go_on(self):
+        job = self.run_job(faults="asleep:1:9", pause=0.1, arguments=("--recovery", "memory", "--heartbeat_timeout", "4"))
+        check_steps(self, job, STEPS)
+        self.assertEqual(len(self.survivors_of(job)), 2, job.errors())
+        self.assertIn("rank 1", "".join(line["what"] for line in job.events("hang")) + job.errors())
+
+    def test_sigterm_ends_all_after_the_same_step_and_the_script_can_save(self):
+        job = KitJob(DTRUN, steps=5000, pause=0.05)
+        self.assertIsNotNone(job.whole(), job.errors())
+        job.process.send_signal(signal.SIGTERM)
+        self.assertEqual(job.end(60), 143, job.errors())
+        ends = job.lines("end")
+        self.assertEqual(len(ends), 3, job.errors())
+        self.assertEqual({line["stopping"] for line in ends}, {True})
+        self.assertEqual(len({(line["done"], line["params"]) for line in ends}), 1)
+
+    def test_without_recovery_memory_it_is_a_plain_loop_and_all_begin_again(self):
+        job = self.run_job(faults="forward:1:9", arguments=(), world=2)
+        self.assertEqual(self.survivors_of(job), [])
+        self.assertEqual(len(job.lines("loaded")), 4)
+        self.assertEqual({line["done"] for line in job.lines("end")}, {STEPS})
+        self.assertIn("started without --recovery memory", job.errors())
+
+    def test_a_script_that_never_heard_of_the_kit_starts_again_whole(self):
+        script = "import os, time; open(os.environ['KIT_OUT'], 'a').write('{\"event\": \"begun\"}\\n'); time.sleep(2); " \
+                 "os.environ['RANK'] == '0' and os.environ['TORCHELASTIC_RESTART_COUNT'] == '0' and os.abort()"
+        job = self.run_job(world=2, program=["--no_python", sys.executable, "-c", script])
+        self.assertEqual(len(job.lines("begun")), 4, job.errors())
+
+    def test_progress_from_a_shell_is_a_sign_of_life(self):
+        script = "for i in 1 2 3 4 5 6 7; do echo '{\"progress\": {\"step\": '$i'}}' >&3; sleep 0.5; done"
+        job = self.run_job(world=1, arguments=("--heartbeat_timeout", "2"), program=["--no_python", "bash", "-c", script])
+        self.assertEqual(job.events("hang"), [])
+        script = "echo '{\"progress\": {\"step\": 1}}' >&3; sleep 600"
+        job = self.run_job(code=137, world=1, restarts=0, arguments=("--heartbeat_timeout", "1"),
+                           program=["--no_python", "bash", "-c", script])
+        self.assertEqual(len(job.events("hang")), 1)
+
+    def test_torch_is_as_the_kit_takes_it_to_be(self):
+        script = kit_job.TRAIN.parent / "private.py"
+        probe = subprocess.run([kit_job.python_with_torch(), str(script)], capture_output=True, text=True, timeout=200,
+                               env={**os.environ, "OMP_NUM_THREADS": "1"})
+        self.assertEqual(probe.returncode, 0, probe.stdout + probe.stderr)
+
+    def test_plain_python_and_torchrun_run_the_same_script(self):
+        out = kit_job.pathlib.Path(kit_job.tempfile.mkdtemp(prefix="dtrun-kit-")) / "out.jsonl"
+        environment = {**os.environ, "KIT_OUT": str(out), "KIT_STEPS": "8", "OMP_NUM_THREADS": "1"}
+        torchrun = ["-m", "torch.distributed.run", "-r", "9:1", "-t", "9:1", "--nproc_per_node", "2"]
+        for launcher, ends in (([], 1), (torchrun, 2)):
+            out.unlink(missing_ok=True)
+            subprocess.run([kit_job.python_with_torch(), *launcher, str(kit_job.TRAIN)], env=environment, check=True)
+            lines = [kit_job.json.loads(line) for line in out.read_text().splitlines()]
+            done = [(line["done"], line["params"]) for line in lines if line["event"] == "end"]
+            self.assertEqual((len(done), done[0][0], len(set(done))), (ends, 8, 1))
+
+
+if __name__ == "__main__":
+    if why := kit_job.why_no_torch():
+        print("skipped:", why)
+        sys.exit(kit_job.SKIPPED)
+    DTRUN = sys.argv.pop(1)
+    unittest.main(verbosity=2)

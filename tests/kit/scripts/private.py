@@ -1,0 +1,95 @@
+"""Each private name of torch that the worker kit uses, on the torch of this Python: two processes over gloo. Exit code 0: all of
+them do what the kit takes them for."""
+
+import os
+import pathlib
+import sys
+import tempfile
+import threading
+import time
+import warnings
+
+warnings.filterwarnings("ignore")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "worker/kit/python"))
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+from dtrun import _torch_private as private
+from dtrun._groups import Groups
+
+
+def check(what, holds):
+    if not holds:
+        print(f"torch {torch.__version__}: {what}", flush=True)
+        os._exit(1)
+
+
+def model():
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Linear(40, 40), torch.nn.Linear(40, 1))
+
+
+def gradient(wrapper, rank):
+    wrapper.zero_grad()
+    wrapper(torch.full((3, 40), rank + 1.0)).sum().backward()
+    return torch.cat([p.grad.flatten() for p in wrapper.parameters()])
+
+
+def breaks(groups, rank):
+    """Rank 0 waits in an all-reduce to which rank 1 does not come, and another thread wakes it."""
+    begun = time.monotonic()
+    if rank == 1:
+        time.sleep(1.5)
+        return
+    threading.Timer(0.3, groups.break_all).start()
+    try:
+        dist.all_reduce(torch.ones(5))
+        check("a broken all-reduce ends without an error", False)
+    except Exception as error:
+        check(f"{error!r} is not known as a peer's fault", private.is_peers_fault(error))
+    check("nobody wakes who waits in gloo", time.monotonic() - begun < 1.3)
+
+
+def main(rank, folder):
+    check(f"there is no {private.missing()}", not private.missing())
+    groups = Groups("gloo")
+    groups.make_alone()
+    check("gloo's epoll is not found", groups.breakable)
+    old = DDP(model())  # made alone, as above a loop
+    gradient(old, rank)
+    for generation in range(3):
+        groups.destroy()
+        if rank == 1:  # a newcomer, whose wrapper is a fresh one
+            groups.make_alone()
+            old = DDP(model())
+            groups.destroy()
+        with groups.watched():
+            groups.make(dist.FileStore(os.path.join(folder, str(generation)), 2), rank, 2)
+        private.remake_wrapper(old)
+        mine = gradient(old, rank)
+        whole = (gradient(model(), 0) + gradient(model(), 1)) / 2
+        check("a wrapper made anew beside a fresh one has wrong gradients", torch.allclose(mine, whole, rtol=1e-5))
+        before = private.collectives_begun()
+        dist.all_reduce(torch.ones(5))
+        check("the number of collectives is not counted", private.collectives_begun() == before + 1)
+        breaks(groups, rank)
+    optimizer, called = torch.optim.SGD(old.parameters(), lr=0.1), []
+    private.before_update(optimizer, lambda: called.append(1))
+    torch.optim.lr_scheduler.LinearLR(optimizer)
+    optimizer.step()
+    check("the optimizer's hook is called once", called == [1])
+    groups.destroy()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch:
+        peer = os.fork()
+        if peer == 0:
+            main(1, scratch)
+        helper = os.fork()
+        if helper == 0:
+            main(0, scratch)
+        codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in (peer, helper)]
+    sys.exit(max(codes, key=abs))

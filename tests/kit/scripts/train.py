@@ -1,0 +1,116 @@
+"""The tests' program: an MLP under DDP with the worker kit. Each worker writes a line of JSON per step, with a hash of its
+parameters, to $KIT_OUT, and one at its end. Options are in the environment (option() below).
+
+$KIT_FAULTS is a list "NAME:RANK:STEP,…". Each happens once in a job, however often the step is done: a file in $KIT_ONCE
+says that it has. forward, reduce (in the all-reduce), update (after opt.step()), begin (before the block) kill the rank;
+raise is an error of the script's own, asleep waits before the collective, and torn adds a collective after the update, in which
+the rank dies."""
+
+import hashlib
+import json
+import os
+import pathlib
+import signal
+import sys
+import time
+import warnings
+
+warnings.filterwarnings("ignore")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "worker/kit/python"))
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+import dtrun
+
+
+def option(name, default):
+    return type(default)(os.environ.get("KIT_" + name, default))
+
+
+out = open(os.environ["KIT_OUT"], "a", buffering=1)
+faults = [fault.split(":") for fault in option("FAULTS", "").split(",") if fault]
+
+
+def say(event, **more):
+    out.write(json.dumps({"t": time.time(), "pid": os.getpid(), "event": event, **more}) + "\n")
+
+
+def digest(tensors):
+    return hashlib.sha256(b"".join(bytes(t.detach().contiguous().numpy().tobytes()) for t in tensors)).hexdigest()[:16]
+
+
+def strikes(name, step):
+    """True once, in the rank and step of a fault of this name."""
+    for fault in faults:
+        if fault == [name, str(job.rank), str(step.number)]:
+            try:
+                os.close(os.open(os.path.join(os.environ["KIT_ONCE"], "-".join(fault)), os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                return False
+            return True
+    return False
+
+
+def dies():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+torch.set_num_threads(1)
+job = dtrun.start("gloo")
+torch.manual_seed(1)
+generator = torch.Generator().manual_seed(3)
+samples = torch.randn(1024, 64, generator=generator), torch.randint(0, 10, (1024,), generator=generator)
+data = dtrun.Batches(torch.utils.data.TensorDataset(*samples), global_batch_size=48, num_workers=option("LOADERS", 0))
+width = option("WIDTH", 128)
+norm = nn.BatchNorm1d(width) if option("NORM", 0) else nn.Identity()
+drop = nn.Dropout(0.1) if option("DROP", 0) else nn.Identity()
+net = nn.Sequential(nn.Linear(64, width), norm, nn.ReLU(), drop, nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10))
+model = DDP(net, find_unused_parameters=bool(option("FIXED_LAYOUT", 0)))
+opt = torch.optim.AdamW(model.parameters(), lr=1e-3)
+sched = torch.optim.lr_scheduler.LinearLR(opt, total_iters=200)
+job.keep(model=model, opt=opt, sched=sched)
+say("loaded", generation=job.generation)
+
+
+@job.on_regroup
+def groups(job):
+    if strikes("regroup", type("at", (), {"number": job.generation})):
+        dies()
+
+
+for step in job.steps(option("STEPS", 100), data, min_workers=option("MIN", 1)):
+    if strikes("begin", step):
+        dies()
+    with step as (x, y):
+        opt.zero_grad()
+        if strikes("asleep", step):
+            time.sleep(1e6)
+        output = model(x)
+        if strikes("forward", step):
+            dies()
+        loss = F.cross_entropy(output, y) * step.weight
+        if strikes("reduce", step):
+            next(net.parameters()).register_hook(lambda _: dies())  # the last gradient: its peers are in the all-reduce
+        loss.backward()
+        time.sleep(option("PAUSE", 0.0))
+        if strikes("skew", step):
+            time.sleep(0.5)
+        opt.step()
+        sched.step()
+        if strikes("update", step):
+            dies()
+        if any(fault[0] == "torn" and fault[2] == str(step.number) for fault in faults):
+            if strikes("torn", step):
+                dies()
+            torch.distributed.barrier()  # what must not be: a collective after the update
+        if strikes("raise", step):
+            raise ValueError("a bug of the script")
+        step.log(loss=loss.item())
+    if step.committed:
+        say("step", step=step.number, rank=job.rank, world=job.world_size, gen=job.generation, hash=digest(net.parameters()))
+
+say("end", rank=job.rank, done=job.done, params=digest(net.parameters()), lr=sched.get_last_lr()[0],
+    buffers=digest(net.buffers()), moments=digest(state["exp_avg"] for state in opt.state.values()),
+    stopping=job.stopping, fds=len(os.listdir("/proc/self/fd")), threads=len(os.listdir("/proc/self/task")))

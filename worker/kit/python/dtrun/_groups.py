@@ -1,0 +1,91 @@
+"""Process groups that can be broken and made again in a living process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, Iterator
+
+import torch
+import torch.distributed as dist
+
+from . import _torch_private
+
+# Where gloo's connections cannot be found, who waits in a collective that broke is woken by the group's timeout.
+SHORT_TIMEOUT = timedelta(seconds=60)
+
+
+class Groups:
+    """The default group of a generation, and those that are made within `watched()`."""
+
+    def __init__(self, backend: str) -> None:
+        self._backend = "cpu:gloo,cuda:nccl" if backend == "nccl" else backend  # state is sent on the CPU
+        self._lock = threading.Lock()  # guards the next two
+        self._epolls: set[int] = set()
+        self._before: set[int] | None = None  # while groups are being made: what was there before
+        self._timeout: dict[str, timedelta] = {}
+
+    def make(self, store: dist.Store, rank: int, world_size: int) -> None:
+        """The default group. Within watched()."""
+        dist.init_process_group(self._backend, store=store, rank=rank, world_size=world_size, **self._timeout)
+
+    def make_alone(self) -> None:
+        """That of one rank, for the lines above the loop."""
+        with self.watched():
+            self.make(dist.HashStore(), 0, 1)
+        if "gloo" in self._backend and not self._epolls:
+            self._timeout = {"timeout": SHORT_TIMEOUT}
+
+    @property
+    def breakable(self) -> bool:
+        return not self._timeout
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        with self._lock:
+            self._before = _torch_private.epolls()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._epolls |= _torch_private.epolls() - (self._before or set())
+                self._before = None
+
+    def break_all(self) -> None:
+        """From any thread: whoever waits in a collective gets an exception, here and at the peers."""
+        with self._lock:
+            unfinished = set() if self._before is None else _torch_private.epolls() - self._before
+            for epoll in self._epolls | unfinished:
+                _torch_private.shut_connections(epoll)
+        if torch.cuda.is_initialized():
+            threading.Thread(target=_torch_private.abort_nccl, daemon=True, name="dtrun-abort").start()
+
+    def destroy(self) -> None:
+        """First broken: DDP's reducer holds the old group, and a peer would wait for its sockets."""
+        self.break_all()
+        with self._lock:
+            self._epolls.clear()
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def choose_interface(address: str) -> None:
+    """Has gloo listen on the interface with this address, the one by which the agents reach each other, unless the user has
+    chosen one. IPv4; else gloo goes by the host's name."""
+    import fcntl
+    import socket
+    import struct
+
+    if not address or "GLOO_SOCKET_IFNAME" in os.environ:
+        return
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        for _, name in socket.if_nameindex():
+            try:
+                answer: Any = fcntl.ioctl(any_socket, 0x8915, struct.pack("256s", name.encode()[:15]))  # SIOCGIFADDR
+            except OSError:
+                continue
+            if socket.inet_ntoa(answer[20:24]) == address:
+                os.environ["GLOO_SOCKET_IFNAME"] = name
+                return
