@@ -31,6 +31,8 @@ add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/sbom.cdx.json DEPENDS dtrun dtrun-
   COMMAND ${CMAKE_COMMAND} -D OUTPUT=${CMAKE_BINARY_DIR}/sbom.cdx.json -D VERSION=${PROJECT_VERSION}
     -D "LINKED=${linked}" -D "PROGRAMS=${programs}" -P ${CMAKE_SOURCE_DIR}/package/sbom.cmake VERBATIM)
 add_custom_target(dtrun_sbom ALL DEPENDS ${CMAKE_BINARY_DIR}/sbom.cdx.json)
+# All that `cmake --install` takes.
+add_custom_target(dtrun_installed DEPENDS dtrun dtrun-worker dtrun_manual dtrun_sbom)
 
 # dtrun_runs_elsewhere(dtrun): looks for libraries in lib/dtrun/ beside its own folder, before anywhere else: in that of an
 # environment's Python, lib/ would be other programs', too. As DT_RPATH, since the younger DT_RUNPATH would not hold for the

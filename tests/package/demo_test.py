@@ -64,6 +64,8 @@ class DemoTest(unittest.TestCase):
         again = self.inside(root, f"/{PLACE}/scripts/demo", *JOB, limit_s=SETUP_LIMIT_S, seen=seen, **variables)
         self.assertIn("this one goes to runs/fashion_mnist-2", again)
         self.assertNotIn("installing", again)
+        self.inside(root, "cmake", "--install", f"/{PLACE}/build/release", "--prefix", "/opt/dtrun")
+        self.assertIn("usage", self.inside(root, "/opt/dtrun/bin/dtrun", "-h").lower())
 
     def inside(self, root, *words, **how):
         code, said = run_inside(root, *words, **how)
