@@ -229,6 +229,7 @@ void ControlClient::take(const control::FromAgent& message) {
     case control::FromAgent::kStop:
       take_stop(message.stop());
       break;
+    case control::FromAgent::kHelloAck:  // of other programs' workers: this one is answered with its Job
     case control::FromAgent::BODY_NOT_SET:
       break;
   }
