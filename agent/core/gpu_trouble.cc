@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <iterator>
 
+#include "proto/core/number.h"
 #include "proto/core/text.h"
 
 namespace dtrun {
@@ -78,10 +78,9 @@ std::optional<Xid> xid_in(std::string_view line) {
   if (end == std::string_view::npos) return std::nullopt;
   const std::string_view address = line.substr(0, std::min(end, line.find(' ')));
   line.remove_prefix(end + 3);
-  int number = 0;
-  const auto [rest, error] = std::from_chars(line.data(), line.data() + line.size(), number);
-  if (error != std::errc() || number <= 0 || !is_address(address)) return std::nullopt;
-  return Xid{.pci = lowered(address), .number = number};
+  const auto number = parse_leading_number<int>(line);
+  if (!number || *number <= 0 || !is_address(address)) return std::nullopt;
+  return Xid{.pci = lowered(address), .number = *number};
 }
 
 std::string xid_text(int number) {

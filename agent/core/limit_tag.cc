@@ -1,8 +1,9 @@
 #include "agent/core/limit_tag.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
+
+#include "proto/core/number.h"
 
 namespace dtrun::agent {
 namespace {
@@ -19,13 +20,6 @@ bool agrees(std::optional<std::uint64_t> limit, const LimitTag& limit_tag) {
   return limit && is_tag(*limit) && (*limit & limit_tag.mask) == limit_tag.bits;
 }
 
-template <int base>
-std::optional<std::uint64_t> number_at(std::string_view text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  return error == std::errc() ? std::optional(value) : std::nullopt;
-}
-
 std::string_view without_spaces(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
   return text;
@@ -36,10 +30,10 @@ std::string_view without_spaces(std::string_view text) {
 LimitTag limit_tag(std::string_view tag) {
   const std::size_t digits = std::min(tag.find_first_not_of("0123456789abcdef"), tag.size());
   if (digits < 16) return {};
-  const auto agent = number_at<16>(tag.substr(0, 16));
+  const auto agent = parse_leading_number<std::uint64_t>(tag.substr(0, 16), 16);
   LimitTag limit_tag{(*agent << 16) & kAgentMask, kAgentMask};
   if (!tag.substr(digits).starts_with('.')) return limit_tag;
-  const auto rank = number_at<10>(tag.substr(digits + 1));
+  const auto rank = parse_leading_number<std::uint64_t>(tag.substr(digits + 1));
   return {limit_tag.bits | (rank.value_or(0) & kRankMask), kAgentMask | kRankMask};
 }
 
@@ -55,7 +49,8 @@ bool has_tag(std::string_view limits, const LimitTag& limit_tag) {
   if (at == std::string_view::npos || limit_tag.mask == 0) return false;
   const std::string_view soft = without_spaces(limits.substr(at + kName.size()));
   const std::string_view hard = without_spaces(soft.substr(std::min(soft.find(' '), soft.size())));
-  return agrees(number_at<10>(soft), limit_tag) || agrees(number_at<10>(hard), limit_tag);
+  return agrees(parse_leading_number<std::uint64_t>(soft), limit_tag) ||
+         agrees(parse_leading_number<std::uint64_t>(hard), limit_tag);
 }
 
 }  // namespace dtrun::agent

@@ -5,10 +5,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <fstream>
 #include <sstream>
 #include <vector>
+
+#include "proto/core/number.h"
 
 namespace dtrun::agent {
 namespace {
@@ -23,13 +24,6 @@ std::string text_in(const fs::path& path) {
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
-}
-
-template <typename Number>
-std::optional<Number> number_at(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() ? std::optional<Number>(value) : std::nullopt;
 }
 
 bool has_item(const std::string& list, const std::string& item) {
@@ -87,7 +81,8 @@ fs::path folder_of(const std::string& path, const Mount& mount) {
 std::optional<std::int64_t> oom_kills(std::string_view text) {
   static constexpr std::string_view kName = "oom_kill ";
   for (std::size_t at = 0; (at = text.find(kName, at)) != std::string_view::npos; at += kName.size()) {
-    if (at == 0 || text[at - 1] == '\n') return number_at<std::int64_t>(text.substr(at + kName.size()));
+    if (at == 0 || text[at - 1] == '\n')
+      return parse_leading_number<std::int64_t>(text.substr(at + kName.size()));
   }
   return std::nullopt;
 }
@@ -96,7 +91,7 @@ std::optional<pid_t> oom_victim(std::string_view line) {
   static constexpr std::string_view kWords = "Killed process ";
   const std::size_t at = line.find(kWords);
   if (at == std::string_view::npos) return std::nullopt;
-  return number_at<pid_t>(line.substr(at + kWords.size()));
+  return parse_leading_number<pid_t>(line.substr(at + kWords.size()));
 }
 
 fs::path oom_counter(const std::string& cgroup, const std::string& mountinfo) {

@@ -1,9 +1,8 @@
 #include "cmd/cluster/numbers.h"
 
-#include <charconv>
-
 #include "cmd/hosts/host_words.h"
 #include "proto/core/contract.h"
+#include "proto/core/number.h"
 
 namespace dtrun::cmd {
 
@@ -17,11 +16,8 @@ bool has(const ClusterEnvironment& cluster, const std::string& name) {
 }
 
 std::optional<int> whole_number(std::string_view text, int most) {
-  int number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  const bool fits = error == std::errc{} && stop == end && text.front() != '-' && number <= most;
-  return fits ? std::optional(number) : std::nullopt;
+  const auto number = parse_number<int>(text);
+  return number && text.front() != '-' && *number <= most ? number : std::nullopt;
 }
 
 Status contradiction(const std::string& job, const std::string& what) {

@@ -1,7 +1,6 @@
 // Slurm tells each task of a step everything. A job's script and the shell of salloc are no tasks: there
 // SLURM_STEP_ID is missing, or one of the numbers that Slurm keeps for them.
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <numeric>
 
@@ -10,6 +9,7 @@
 #include "cmd/cluster/port_row.h"
 #include "cmd/cluster/systems.h"
 #include "cmd/hosts/host_words.h"
+#include "proto/core/number.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -22,11 +22,7 @@ constexpr int kHosts = 3;
 
 // Job numbers are up to 2^26, with clusters of clusters up to 2^32.
 std::optional<std::uint32_t> number_in(const ClusterEnvironment& cluster, const std::string& name) {
-  const std::string text = text_of(cluster, name);
-  std::uint32_t number = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool fits = error == std::errc{} && stop == text.data() + text.size();
-  return fits ? std::optional(number) : std::nullopt;
+  return parse_number<std::uint32_t>(text_of(cluster, name));
 }
 
 struct SlurmStep {

@@ -1,7 +1,6 @@
 #include "cmd/hosts/host_filter.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <set>
@@ -10,6 +9,7 @@
 #include "cmd/hosts/host_words.h"
 #include "proto/core/contract.h"
 #include "proto/core/nearest.h"
+#include "proto/core/number.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -20,11 +20,8 @@ Status usage(const std::string& message) { return {kExitUsage, message}; }
 using Chosen = std::map<std::string, std::set<int>, std::less<>>;
 
 std::optional<int> read_gpu(std::string_view digits) {
-  int gpu = 0;
-  const auto end = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), end, gpu);
-  if (error != std::errc{} || stop != end || gpu < 0 || gpu >= kMaxWorkersPerNode) return std::nullopt;
-  return gpu;
+  const auto gpu = parse_number<int>(digits);
+  return gpu && *gpu >= 0 && *gpu < kMaxWorkersPerNode ? gpu : std::nullopt;
 }
 
 Result<std::set<int>> read_gpus(std::string_view list) {

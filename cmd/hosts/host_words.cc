@@ -3,11 +3,11 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 
 #include "proto/core/contract.h"
+#include "proto/core/number.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -19,11 +19,8 @@ constexpr std::size_t kMostDigits = 18;  // of a number in brackets: some are da
 Status not_a_host(const std::string& message) { return {kExitUsage, message}; }
 
 std::optional<std::int64_t> read_number(std::string_view digits, std::int64_t most) {
-  std::int64_t number = 0;
-  const auto end = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), end, number);
-  if (error != std::errc{} || stop != end || number < 0 || number > most) return std::nullopt;
-  return number;
+  const auto number = parse_number<std::int64_t>(digits);
+  return number && *number >= 0 && *number <= most ? number : std::nullopt;
 }
 
 // With or without a zone: "fe80::1%eth0".

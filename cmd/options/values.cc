@@ -15,6 +15,7 @@
 #include "proto/core/contract.h"
 #include "proto/core/exit_codes.h"
 #include "proto/core/nearest.h"
+#include "proto/core/number.h"
 #include "proto/core/text.h"
 
 namespace dtrun::cmd {
@@ -31,9 +32,9 @@ std::vector<std::string> split(const std::string& text, char separator) {
 
 // The whole of `text` as a number in 0 … `most`.
 bool read_number(const std::string& text, int most, int* number) {
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, *number);
-  return error == std::errc() && stop == end && *number >= 0 && *number <= most;
+  const auto read = parse_number<int>(text);
+  if (read) *number = *read;
+  return read && *read >= 0 && *read <= most;
 }
 
 struct HostAndPort {

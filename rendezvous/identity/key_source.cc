@@ -3,12 +3,12 @@
 #include <openssl/crypto.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <utility>
 
+#include "proto/core/number.h"
 #include "rendezvous/identity/key_file.h"
 
 namespace dtrun::rendezvous {
@@ -21,11 +21,10 @@ Status both(const std::string& plain, const std::string& key) {
 // A descriptor that a parent left open for this process alone.
 Result<Credential> key_on(const std::string& number) {
   const std::string what = std::string(kKeyFdVariable) + "=" + number;
-  int fd = -1;
-  const auto end = std::from_chars(number.data(), number.data() + number.size(), fd);
-  if (end.ec != std::errc() || end.ptr != number.data() + number.size() || fd <= STDERR_FILENO)
+  const auto fd = parse_number<int>(number);
+  if (!fd || *fd <= STDERR_FILENO)
     return Status(kExitUsage, what + ": expected the number of an open descriptor, 3 or more");
-  return read_credential(fd, what);
+  return read_credential(*fd, what);
 }
 
 Result<FoundKey> found(Result<Credential> key) {

@@ -1,11 +1,11 @@
 #include "worker/data/csv.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <string_view>
 
+#include "proto/core/number.h"
 #include "proto/core/text.h"
 #include "worker/config/strict_json.h"
 #include "worker/data/message.h"
@@ -120,10 +120,8 @@ constexpr std::string_view kBlanks = " \t";
 std::optional<double> number_in(std::string_view text) {
   text = trimmed(text, kBlanks);
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(number)) return std::nullopt;
-  return number;
+  const auto number = parse_number<double>(text);
+  return number && std::isfinite(*number) ? number : std::nullopt;
 }
 
 std::string shown_field(std::string_view field) {
@@ -150,9 +148,8 @@ bool is_header(const CsvReader& reader) {
 Result<std::size_t> find_label(const CsvReader& first, const std::string& wanted) {
   const bool by_number = std::ranges::all_of(wanted, [](char c) { return c >= '0' && c <= '9'; });
   if (by_number) {
-    std::size_t column = 0;
-    const auto [end, error] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), column);
-    if (error == std::errc() && column >= 1 && column <= first.columns()) return column;
+    const auto column = parse_number<std::size_t>(wanted);
+    if (column && *column >= 1 && *column <= first.columns()) return *column;
     return Status(kExitNoInput, "has " + std::to_string(first.columns()) +
                                     " columns, counted from 1, but data.label_column is " + wanted +
                                     "; set it to the one with the label");

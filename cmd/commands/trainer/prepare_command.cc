@@ -1,4 +1,3 @@
-#include <charconv>
 #include <climits>
 #include <optional>
 #include <string>
@@ -8,6 +7,7 @@
 #include "cmd/commands/trainer/become_worker.h"
 #include "cmd/machine/machine.h"
 #include "cmd/options/values.h"
+#include "proto/core/number.h"
 #include "worker/config/tool_request.h"
 
 namespace dtrun::cmd {
@@ -42,10 +42,8 @@ Status check_name(const std::string& name) {
 }
 
 Result<double> parse_fraction(const Given& given) {
-  double value = 0;
-  const char* const end = given.value.data() + given.value.size();
-  const auto [at, error] = std::from_chars(given.value.data(), end, value);
-  if (error == std::errc() && at == end && value >= 0 && value <= 0.5) return value;
+  const auto value = parse_number<double>(given.value);
+  if (value && *value >= 0 && *value <= 0.5) return *value;
   return usage(quoted(given) + ": expected a number from 0 to 0.5");
 }
 

@@ -1,4 +1,3 @@
-#include <charconv>
 #include <climits>
 #include <cstdint>
 #include <optional>
@@ -9,6 +8,7 @@
 #include "cmd/commands/commands.h"
 #include "cmd/commands/trainer/become_worker.h"
 #include "cmd/options/values.h"
+#include "proto/core/number.h"
 #include "worker/config/tool_request.h"
 
 namespace dtrun::cmd {
@@ -36,10 +36,8 @@ using SampleOptions = Values<kOptionsOfSample>;
 template <typename Number>
 Status read_number(const std::optional<Given>& given, Number* number, Number least, Number most) {
   return read_given(given, number, [=](const Given& typed) -> Result<Number> {
-    Number value{};
-    const char* const end = typed.value.data() + typed.value.size();
-    const auto [at, error] = std::from_chars(typed.value.data(), end, value);
-    if (error == std::errc() && at == end && value >= least && value <= most) return value;
+    const auto value = parse_number<Number>(typed.value);
+    if (value && *value >= least && *value <= most) return *value;
     const auto text = [](Number bound) { return std::to_string(static_cast<long long>(bound)); };
     return usage(quoted(typed) + ": expected a" + (std::is_integral_v<Number> ? " whole" : "") +
                  " number from " + text(least) + " to " + text(most));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cstdio>
 #include <iterator>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "proto/core/exit_codes.h"
+#include "proto/core/number.h"
 #include "worker/base/error.h"
 
 namespace dtrun::worker::cuda {
@@ -22,15 +22,6 @@ std::string hexadecimal(std::uint64_t number, int digits) {
   char text[17];
   std::snprintf(text, sizeof text, "%0*llx", digits, static_cast<unsigned long long>(number));
   return text;
-}
-
-// The number that `text` is, or nothing.
-template <typename Number>
-std::optional<Number> number(std::string_view text, int base = 10) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  if (error != std::errc() || end != text.data() + text.size()) return {};
-  return value;
 }
 
 bool take_end(std::string_view* text, std::string_view end) {
@@ -63,7 +54,7 @@ class RowReader {
     alignments({&s.a_alignment, &s.b_alignment, &s.c_alignment, &s.bias_alignment});
     for (std::uint64_t& word : *algorithm) {
       const std::string_view text = next();
-      const auto value = number<std::uint64_t>(text, 16);
+      const auto value = parse_number<std::uint64_t>(text, 16);
       if (!value || text.size() != 16) fail("no word of an algorithm");
       word = value.value_or(0);
     }
@@ -80,13 +71,13 @@ class RowReader {
   }
 
   void size(std::int64_t* to) {
-    *to = number<std::int64_t>(next()).value_or(0);
+    *to = parse_number<std::int64_t>(next()).value_or(0);
     if (*to < 1) fail("no size of a matrix");
   }
   void stride(std::int64_t* to, std::string_view mark, bool* marked) {
     std::string_view text = next();
     *marked = take_end(&text, mark);
-    *to = number<std::int64_t>(text).value_or(0);
+    *to = parse_number<std::int64_t>(text).value_or(0);
     if (*to < 1) fail("no distance of rows");
   }
   void type(MatmulShape* shape) {
@@ -105,7 +96,7 @@ class RowReader {
     for (int* const alignment : to) {
       std::string part;
       std::getline(text, part, '/');
-      *alignment = number<int>(part).value_or(0);
+      *alignment = parse_number<int>(part).value_or(0);
       if (*alignment < 1 || *alignment > 256 || !std::has_single_bit(static_cast<unsigned>(*alignment)))
         return fail("no four powers of two up to 256");
     }
