@@ -3,10 +3,10 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "agent/text/line_prefix.h"
 #include "agent/text/report.h"
 #include "proto/base/ids.h"
 #include "proto/core/exit_codes.h"
@@ -19,14 +19,8 @@ using Json = nlohmann::ordered_json;
 // RFC 3339 with milliseconds, UTC; null for 0.
 Json time_of(double seconds) {
   if (seconds <= 0) return nullptr;
-  const auto whole = static_cast<std::time_t>(seconds);
-  std::tm parts{};
-  gmtime_r(&whole, &parts);
-  char date[32], text[48];
-  std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &parts);
-  std::snprintf(text, sizeof text, "%s.%03dZ", date,
-                static_cast<int>((seconds - std::floor(seconds)) * 1000));
-  return text;
+  const auto whole = static_cast<std::int64_t>(seconds);
+  return timestamp(1000 * whole + static_cast<int>((seconds - std::floor(seconds)) * 1000));
 }
 
 Json cause_of(const WorkerOutcome& worker) {

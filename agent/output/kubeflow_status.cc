@@ -12,6 +12,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "proto/core/text.h"
+
 namespace dtrun::agent {
 namespace {
 
@@ -20,14 +22,6 @@ using Json = nlohmann::ordered_json;
 constexpr auto kBetweenPosts = std::chrono::seconds(5);
 constexpr int kTimeoutSeconds = 5;
 constexpr std::size_t kLongestAnswer = 64u << 10;
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
-}
 
 template <class T>
 using Owned = std::unique_ptr<T, void (*)(T*)>;
@@ -173,7 +167,8 @@ void KubeflowStatus::run() {
   for (;;) {
     changed_.wait(lock, [this] { return waiting_ || ending_; });
     if (!waiting_) return;
-    const std::string body = kubeflow_status_json(waiting_->first, waiting_->second, utc_now());
+    const std::string body = kubeflow_status_json(waiting_->first, waiting_->second,
+                                                  utc_text(std::time(nullptr), "%Y-%m-%dT%H:%M:%SZ"));
     waiting_.reset();
     lock.unlock();
     std::string fault = server_.post(body);

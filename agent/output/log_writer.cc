@@ -49,7 +49,9 @@ void LogWriter::finish() {
 bool LogWriter::verbatim() const { return plan_.console && plan_.verbatim && !console_.is_terminal(stream_); }
 
 void LogWriter::note_time() {
-  if (plan_.timestamps || plan_.prefix.has_time()) time_ = utc_text(std::chrono::system_clock::now());
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  if (plan_.timestamps || plan_.prefix.has_time())
+    time_ = timestamp(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
 }
 
 void LogWriter::write_file(std::string_view bytes) {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
 #include <iterator>
 
 #include "agent/text/python_template.h"
+#include "proto/core/text.h"
 
 namespace dtrun::agent {
 namespace {
@@ -97,16 +97,9 @@ LinePrefix fill_prefix(const std::string& text, const PrefixFields& fields) {
   return prefix;
 }
 
-std::string utc_text(std::chrono::system_clock::time_point time) {
-  using namespace std::chrono;
-  const std::int64_t ms = duration_cast<milliseconds>(time.time_since_epoch()).count();
-  const std::time_t seconds = static_cast<std::time_t>(ms / 1000);
-  std::tm utc{};
-  gmtime_r(&seconds, &utc);
-  char text[64];
-  const std::size_t length = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc);
-  std::snprintf(text + length, sizeof text - length, ".%03dZ", static_cast<int>(ms % 1000));
-  return text;
+std::string timestamp(Millis since_1970) {
+  const std::string milliseconds = std::to_string(1000 + since_1970 % 1000).substr(1);
+  return utc_text(since_1970 / 1000, "%Y-%m-%dT%H:%M:%S.") + milliseconds + "Z";
 }
 
 }  // namespace dtrun::agent

@@ -2,11 +2,12 @@
 // time. Pure.
 #pragma once
 
-#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "proto/core/millis.h"
 
 namespace dtrun::agent {
 
@@ -39,6 +40,6 @@ struct LinePrefix {
 LinePrefix fill_prefix(const std::string& text, const PrefixFields& fields);
 
 // "2026-01-31T23:59:59.123Z"
-std::string utc_text(std::chrono::system_clock::time_point time);
+std::string timestamp(Millis since_1970);
 
 }  // namespace dtrun::agent

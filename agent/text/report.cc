@@ -94,7 +94,8 @@ std::string how(const WorkerOutcome& worker) {
 
 std::string first_failure_text(const WorkerOutcome& first, const std::string& error_title) {
   std::string text = "\n  after " + decimals(first.uptime_s, 1) + " s";
-  if (first.ended_at > 0) text += ", at " + utc_text(first.ended_at);
+  if (first.ended_at > 0)
+    text += ", at " + utc_text(static_cast<std::int64_t>(first.ended_at), "%Y-%m-%d %H:%M:%S UTC");
   text += "; local rank " + std::to_string(first.local_rank);
   if (first.pid > 0) text += ", pid " + std::to_string(first.pid);  // else it never ran
   for (const std::string& line : lines_of(first.gpu)) text += "\n  " + line;
@@ -196,14 +197,6 @@ std::string failure_report(const JobEnd& end, int max_restarts, const std::strin
 std::string describe_signal(int number) {
   const char* name = sigabbrev_np(number);
   return name ? std::string("SIG") + name : "signal " + std::to_string(number);
-}
-
-std::string utc_text(double seconds) {
-  const std::time_t whole = static_cast<std::time_t>(seconds);
-  std::tm parts{};
-  gmtime_r(&whole, &parts);
-  char text[64];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &parts)};
 }
 
 }  // namespace dtrun::agent

@@ -23,7 +23,4 @@ std::string failure_report(const rendezvous::JobEnd& end, int max_restarts, cons
 // "SIGTERM", "signal 42"
 std::string describe_signal(int number);
 
-// "2026-11-21 15:54:10 UTC" of seconds since 1970.
-std::string utc_text(double seconds);
-
 }  // namespace dtrun::agent

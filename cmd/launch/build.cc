@@ -7,25 +7,17 @@
 #include <system_error>
 #include <vector>
 
+#include "proto/core/text.h"
+
 namespace dtrun::cmd {
 namespace {
 
 constexpr std::size_t kMostNotes = 1u << 16;  // bytes
 
-std::string hexadecimal(const char* bytes, std::size_t size) {
-  std::string text;
-  for (std::size_t i = 0; i < size; ++i) {
-    const auto byte = static_cast<unsigned char>(bytes[i]);
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
-}
-
 constexpr std::size_t padded(std::size_t size) { return (size + 3) & ~std::size_t{3}; }
 
 // The id among the notes of one segment (elf(5)).
-std::string id_in(const std::vector<char>& notes) {
+std::string id_in(const std::vector<unsigned char>& notes) {
   for (std::size_t at = 0; at + sizeof(Elf64_Nhdr) <= notes.size();) {
     Elf64_Nhdr note;
     std::memcpy(&note, notes.data() + at, sizeof note);
@@ -33,7 +25,7 @@ std::string id_in(const std::vector<char>& notes) {
     if (text + note.n_descsz > notes.size()) return "";
     if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
         std::memcmp(notes.data() + name, "GNU", 4) == 0)
-      return hexadecimal(notes.data() + text, note.n_descsz);
+      return hexadecimal({notes.data() + text, note.n_descsz});
     at = text + padded(note.n_descsz);
   }
   return "";
@@ -55,9 +47,10 @@ std::string build_id(const std::filesystem::path& program) {
     Elf64_Phdr segment{};
     if (!read_at(file, header.e_phoff + static_cast<std::uint64_t>(i) * sizeof segment, &segment)) return "";
     if (segment.p_type != PT_NOTE || segment.p_filesz > kMostNotes) continue;
-    std::vector<char> notes(segment.p_filesz);
+    std::vector<unsigned char> notes(segment.p_filesz);
     file.seekg(static_cast<std::streamoff>(segment.p_offset));
-    if (!file.read(notes.data(), static_cast<std::streamsize>(notes.size()))) return "";
+    if (!file.read(reinterpret_cast<char*>(notes.data()), static_cast<std::streamsize>(notes.size())))
+      return "";
     if (std::string id = id_in(notes); !id.empty()) return id;
   }
   return "";

@@ -6,18 +6,14 @@
 #include <cstdlib>
 #include <vector>
 
+#include "proto/core/text.h"
+
 namespace dtrun {
 
 std::string random_id(int bytes) {
   std::vector<unsigned char> raw(static_cast<std::size_t>(bytes));
   if (getrandom(raw.data(), raw.size(), 0) != static_cast<ssize_t>(raw.size())) std::abort();
-  static constexpr char kHex[] = "0123456789abcdef";
-  std::string id;
-  for (unsigned char byte : raw) {
-    id.push_back(kHex[byte >> 4]);
-    id.push_back(kHex[byte & 15]);
-  }
-  return id;
+  return hexadecimal(raw);
 }
 
 std::string host_name() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <ctime>
 
 namespace dtrun {
 
@@ -18,6 +19,21 @@ std::string decimals(double number, int digits) {
 std::string in_gibibytes(std::uint64_t bytes) {
   const double mebibytes = static_cast<double>(bytes) / (1 << 20);
   return mebibytes < 1024 ? decimals(mebibytes, 1) + " MiB" : decimals(mebibytes / 1024, 1) + " GiB";
+}
+
+std::string hexadecimal(std::span<const unsigned char> bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const unsigned char byte : bytes) text += {kDigits[byte >> 4], kDigits[byte & 15]};
+  return text;
+}
+
+std::string utc_text(std::int64_t seconds, const char* format) {
+  const std::time_t time = seconds;
+  std::tm parts{};
+  gmtime_r(&time, &parts);
+  char text[64];
+  return {text, std::strftime(text, sizeof text, format, &parts)};
 }
 
 std::string with_thousands(std::uint64_t number) {

@@ -23,6 +23,12 @@ std::string with_thousands(std::uint64_t number);
 // "61.2 GiB", "512.0 MiB"
 std::string in_gibibytes(std::uint64_t bytes);
 
+// "00ff": two digits for each byte.
+std::string hexadecimal(std::span<const unsigned char> bytes);
+
+// Seconds since 1970 as strftime writes them, in UTC.
+std::string utc_text(std::int64_t seconds, const char* format);
+
 // "5 s", "0.5 s": the nearest tenth. REQUIRES: not negative
 std::string seconds_text(Millis duration);
 // "12 s": rounded up, never negative.

@@ -12,6 +12,7 @@
 #include <ctime>
 #include <utility>
 
+#include "proto/core/text.h"
 #include "rendezvous/identity/certificates.h"
 
 namespace dtrun::rendezvous {
@@ -23,12 +24,7 @@ constexpr std::int64_t kHour = 3600;  // seconds
 std::string name_of_hour(const JobKey& key, std::int64_t hour) {
   std::array<unsigned char, 16> bytes{};
   key.derive("member in hour " + std::to_string(hour), bytes.data(), bytes.size());
-  std::string name;
-  for (const unsigned char byte : bytes) {
-    name += "0123456789abcdef"[byte >> 4];
-    name += "0123456789abcdef"[byte & 15];
-  }
-  return name + ".member.dtrun";
+  return hexadecimal(bytes) + ".member.dtrun";
 }
 
 }  // namespace

@@ -123,12 +123,7 @@ std::string JobKey::text() const { return std::string(kPrefix) + to_base64url(by
 std::string JobKey::fingerprint() const {
   std::array<unsigned char, 4> bytes{};
   derive("fingerprint", bytes.data(), bytes.size());
-  std::string text;
-  for (const unsigned char byte : bytes) {
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
+  return hexadecimal(bytes);
 }
 
 void JobKey::derive(std::string_view purpose, unsigned char* bytes, std::size_t size) const {

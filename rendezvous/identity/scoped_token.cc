@@ -126,11 +126,7 @@ std::string ScopedToken::text() const {
 }
 
 std::string ScopedToken::ending() const {
-  std::array<char, 32> at{};
-  std::tm parts{};
-  const std::time_t until = until_;
-  std::strftime(at.data(), at.size(), "%F %T UTC", gmtime_r(&until, &parts));
-  return "the scoped token for run " + run_id_ + " ended at " + at.data();
+  return "the scoped token for run " + run_id_ + " ended at " + utc_text(until_, "%F %T UTC");
 }
 
 Identity ScopedToken::identity() const {

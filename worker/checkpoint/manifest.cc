@@ -1,7 +1,5 @@
 #include "worker/checkpoint/manifest.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -11,6 +9,7 @@
 
 #include "worker/base/error.h"
 #include "worker/base/pulse.h"
+#include "worker/base/sha256.h"
 #include "worker/config/strict_json.h"
 
 namespace dtrun::worker {
@@ -22,13 +21,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t kReadAtOnce = 16u << 20;  // read between two signs of life
 
-std::string to_hex(std::span<const unsigned char> bytes) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (unsigned char byte : bytes) text += {kDigits[byte >> 4], kDigits[byte & 15]};
-  return text;
-}
-
 Status fault(const fs::path& path, const std::string& what) {
   return Status(kExitNoInput, path.string() + ": " + what);
 }
@@ -36,19 +28,13 @@ Status fault(const fs::path& path, const std::string& what) {
 }  // namespace
 
 FileDigest digest_of(std::span<const std::string_view> pieces) {
-  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
-  bool ok = context && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1;
+  Sha256 hash;
   FileDigest digest;
   for (std::string_view piece : pieces) {
-    ok = ok && EVP_DigestUpdate(context.get(), piece.data(), piece.size()) == 1;
+    hash.update(piece);
     digest.size += piece.size();
   }
-  unsigned char hash[EVP_MAX_MD_SIZE];
-  unsigned int length = 0;
-  if (!ok || EVP_DigestFinal_ex(context.get(), hash, &length) != 1) {
-    throw WorkerError(kExitSoftware, "libcrypto cannot compute sha256");
-  }
-  digest.sha256 = to_hex({hash, length});
+  digest.sha256 = hash.hex();
   return digest;
 }
 

@@ -42,6 +42,5 @@ TEST_CASE("torchrun's template keeps its meaning") {
 }
 
 TEST_CASE("time is UTC with milliseconds, so that hosts can be compared") {
-  using namespace std::chrono;
-  CHECK(utc_text(system_clock::time_point(milliseconds(1700000000042))) == "2023-11-14T22:13:20.042Z");
+  CHECK(timestamp(1700000000042) == "2023-11-14T22:13:20.042Z");
 }

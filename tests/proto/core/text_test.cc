@@ -2,7 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <vector>
+
+#include "proto/core/number.h"
 
 namespace dtrun {
 namespace {
@@ -20,6 +23,25 @@ TEST_CASE("numbers with decimals and in groups of three digits") {
   CHECK(with_thousands(999) == "999");
   CHECK(with_thousands(1000) == "1,000");
   CHECK(with_thousands(1234567) == "1,234,567");
+}
+
+TEST_CASE("bytes of memory, bytes as digits, and a time for people") {
+  CHECK(in_gibibytes(std::uint64_t{1} << 29) == "512.0 MiB");
+  CHECK(in_gibibytes(std::uint64_t{3} << 29) == "1.5 GiB");
+  CHECK(hexadecimal(std::vector<unsigned char>{0, 0x1f, 0xff}) == "001fff");
+  CHECK(utc_text(1700000000, "%F %T") == "2023-11-14 22:13:20");
+}
+
+TEST_CASE("a number is all of a text, or what it begins with, and fits its type") {
+  CHECK(parse_number<int>("-12") == -12);
+  CHECK(parse_number<std::uint64_t>("ff", 16) == 255);
+  CHECK(parse_number<double>("0.25") == 0.25);
+  for (const char* const text : {"", "+1", " 1", "1 ", "1.", "2147483648"}) {
+    CAPTURE(text);
+    CHECK_FALSE(parse_number<int>(text));
+  }
+  CHECK(parse_leading_number<int>("12 kB") == 12);
+  CHECK_FALSE(parse_leading_number<int>("kB"));
 }
 
 TEST_CASE("seconds to the nearest tenth, and whole ones that are not over") {
