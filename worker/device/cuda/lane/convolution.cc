@@ -83,7 +83,7 @@ class ConvolutionTrial {
   const ConvShape shape_;
   CudnnOps& cudnn_;
   Trial& trial_;
-  const cudaStream_t on_;
+  cudaStream_t on_;
   // Elements.
   const std::size_t channels_ = static_cast<std::size_t>(shape_.out_channels);
   const std::size_t ins_ =
