@@ -250,11 +250,12 @@ class Planner {
     return Into::kWrite;
   }
 
-  // Whether both inputs of an addition may have their gradients in one place: nothing may be added to the
-  // first input's gradient before the node that makes the second input has used the second's.
+  // Whether both inputs of an addition may have their gradients in one place: until the node that makes the
+  // second input has used the second's, nothing may be added to the first input's, nor may the node that
+  // makes the first have written over it.
   bool both_may_share(int n) const {
     const Value first = node(n).in[0], second = node(n).in[1];
-    if (readers_[second].size() != 1) return false;
+    if (readers_[second].size() != 1 || producer_[first] > producer_[second]) return false;
     return std::ranges::all_of(readers_[first],
                                [&](int reader) { return reader >= n || reader < producer_[second]; });
   }

@@ -195,6 +195,26 @@ TEST_CASE("nor does it fail for a device that keeps more, in smaller elements") 
   }
 }
 
+TEST_CASE("no call writes to memory that a later one reads") {
+  const SampleSpec image{.shape = {1, 2, 3}, .classes = 4};
+  SUBCASE("a dropout behind a ReLU, whose backward reads what the dropout would write over") {
+    const ModelConfig mlp{.type = ModelType::kMlp, .hidden_sizes = {5, 6}, .dropout = 0.25};
+    Run(make_program(mlp, image), 2);
+  }
+  ProgramBuilder net(image);
+  const Value input = net.flatten(net.input());
+  SUBCASE("an addition, to whose first gradient is added before its second one is used") {
+    const Value first = net.relu(net.linear(input, "a", 4)), second = net.linear(input, "b", 4);
+    const Value other = net.linear(first, "c", 4);
+    const Value sum = net.add(net.add(first, second), other);
+    Run(net.finish(net.linear(sum, "d", 4)), 2);
+  }
+  SUBCASE("an addition, whose first gradient is written over before its second one is used") {
+    const Value second = net.linear(input, "a", 4), first = net.gelu(net.linear(input, "b", 4));
+    Run(net.finish(net.linear(net.add(first, second), "c", 4)), 2);
+  }
+}
+
 TEST_CASE("recomputation runs what a block needs again, and holds one block's values at a time") {
   const Program keeping = gpt2_program(deep(false), 7, 13), again = gpt2_program(deep(true), 7, 13);
   Run kept(keeping, 4), recomputed(again, 4);
