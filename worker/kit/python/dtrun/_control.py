@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import time
-from typing import Any, Callable
+from typing import Any, Callable, Iterable
 
 PROTOCOL = 6  # kControlProtocol of proto/core/contract.h
 EXIT_STOPPED = 75  # the agent's word for: ended early because it was told to
@@ -19,6 +19,13 @@ REPORT_EVERY_S = 0.4
 WAITS_AFTER_S = 1.0  # without a sign of its own, a worker looks whether it waits for a peer
 
 SHOWN = ("phase", "step", "total_steps", "epoch", "loss", "learning_rate", "samples_per_second", "accuracy", "first_step")
+
+
+def check_shown(values: Iterable[str]) -> None:
+    """Raises TypeError for a name that no report of progress has."""
+    unknown = [name for name in values if name not in SHOWN]
+    if unknown:
+        raise TypeError(f"dtrun shows {', '.join(SHOWN[1:-1])}; it has no use for {', '.join(unknown)}")
 
 
 class Left(Exception):
@@ -106,9 +113,7 @@ class Agent:
 
     def note(self, **values: Any) -> None:
         """Goes with the next report."""
-        unknown = [name for name in values if name not in SHOWN]
-        if unknown:
-            raise TypeError(f"dtrun shows {', '.join(SHOWN[1:-1])}; it has no use for {', '.join(unknown)}")
+        check_shown(values)
         self._progress.update(values)
 
     def report(self, **values: Any) -> None:
@@ -127,7 +132,7 @@ class Agent:
     # ---- the store of this generation
 
     def set(self, key: str, value: bytes) -> None:
-        """Raises Left when the generation ends, TimeoutError if the store does not answer."""
+        """Raises Left when the generation ends, or this worker is told to; TimeoutError if the store does not answer."""
         self._request(key, 0.0, op="SET", value=base64.b64encode(value).decode())
 
     def get(self, key: str, timeout: float) -> bytes:
@@ -140,11 +145,11 @@ class Agent:
             number = self._requests
         self._send(kv={"id": number, "key": key, "timeout_ms": int(timeout * 1000), **more})
         with self._changed:
-            self._changed.wait_for(lambda: number in self._replies or self.left.is_set(), timeout + ANSWER_S)
+            self._changed.wait_for(lambda: number in self._replies or self.left.is_set() or self._ending, timeout + ANSWER_S)
             reply = self._replies.pop(number, None)
         if reply is not None and reply.get("ok"):
             return reply
-        if self.left.is_set():
+        if self.left.is_set() or self._ending:
             raise Left()
         raise TimeoutError(f"the store about '{key}': {(reply or {}).get('error', 'no answer')}")
 

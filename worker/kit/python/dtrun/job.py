@@ -8,7 +8,7 @@ from typing import Any, Callable, Iterator
 
 import torch.distributed as dist
 
-from . import signs
+from . import _control, signs
 
 OnRegroup = Callable[["Job"], None]
 
@@ -27,6 +27,7 @@ class Step:
 
     def log(self, **values: Any) -> None:
         """For people: loss, learning_rate, accuracy (0..1), samples_per_second, epoch."""
+        _control.check_shown(values)
         self.shown.update(values)
 
     def __enter__(self) -> Any:
