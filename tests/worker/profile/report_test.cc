@@ -30,6 +30,14 @@ TEST_CASE("a lane that tells of the last linear layer by itself has it in a row 
   REQUIRE(rows.size() == 1);
   CHECK(rows[0].what == "Linear 16 -> 4");
   CHECK(rows[0].cost.flops == 2.0 * 8 * 16 * 4 * 3);
+
+  const std::vector<std::vector<NodeTime>> loss_too{
+      {ran(3, false, 0, 1), ran(3, true, 1, 4), ran(4, true, 4, 5)}};
+  const auto both = rows_of(chain(), loss_too, 8, 1);
+  REQUIRE(both.size() == 2);
+  CHECK(both[0].what == "Linear 16 -> 4");
+  CHECK(both[1].what == describe(chain(), 4));
+  CHECK(both[1].cost.flops == cost_of(chain(), 4, 8).backward.flops + cost_of(chain(), 4, 8).forward.flops);
 }
 
 TEST_CASE("a row's ceiling is that of what it needs more time for: matmuls or memory") {
