@@ -1,6 +1,6 @@
 """The part `recovery` of scripts/bench: how long training stands still when a worker or a node is killed, and how much of
-its time a run under fire still trains; beside PyTorch's DistributedDataParallel under torchrun, and torchft. The faults
-are those of scripts/chaos."""
+its time a run under fire still trains: the built-in trainer, and PyTorch's DistributedDataParallel with the worker kit; beside
+that one under torchrun, and torchft. The faults are those of scripts/chaos."""
 
 import functools
 import json
@@ -15,6 +15,7 @@ from bench_peer import command_of_torchrun
 
 CONFIG = ROOT / "configs/fashion_mnist_convnet.json"
 TORCH_SCRIPT = ROOT / "scripts/lib/bench_torch_recovery.py"
+KIT_SCRIPT = ROOT / "scripts/lib/bench_kit_recovery.py"
 TORCHFT_SCRIPT = ROOT / "scripts/lib/bench_torchft_recovery.py"
 OF_A_TORCH_WORKER = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
 NO_TORCHFT = "torchft is not measured: the Python has none (pip install torchft-nightly, and --python)"
@@ -26,6 +27,7 @@ SEED = 1
 TARGET_MEDIAN_MS = 100
 TARGET_P99_MS = 300
 TARGET_NODE_MS = 1000
+TARGET_KIT_MEDIAN_MS = 60
 OFTEN_S, SELDOM_S, NODE_S = 1, 5, 3  # from one fault to the next
 TARGET_GOODPUT = {OFTEN_S: 0.7, SELDOM_S: 0.9}
 
@@ -47,6 +49,19 @@ def torch_starter(python):
         argv = command_of_torchrun(python) + ["--standalone", "--nproc_per_node", str(WORKERS), "--max_restarts",
                                               str(MAX_RESTARTS), "--monitor_interval", "0.1", str(TORCH_SCRIPT),
                                               str(folder), str(max_steps)]
+        return chaos_run.Training(folder, folder / "metrics.jsonl", max_steps, 1, WORKERS, argv, environment=environment)
+    return start
+
+
+def kit_starter(python):
+    """The same for the worker kit under dtrun."""
+    environment = {**OF_A_TORCH_WORKER, "PYTHON_EXEC": str(python), "PYTHONPATH": str(ROOT / "worker/kit/python"),
+                   "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def start(max_steps, folder):
+        folder.mkdir(parents=True)
+        argv = [str(DTRUN), "--standalone", "--nproc_per_node", str(WORKERS), "--max_restarts", str(MAX_RESTARTS), "--recovery",
+                "memory", "--progress", "none", str(KIT_SCRIPT), str(folder), str(max_steps)]
         return chaos_run.Training(folder, folder / "metrics.jsonl", max_steps, 1, WORKERS, argv, environment=environment)
     return start
 
@@ -98,7 +113,7 @@ def measure_under_fire(start, kind, faults, every, nodes=1):
 
 
 def measure(options, results):
-    results.update({"dtrun": {}, "torchrun": {}, "torchft": {}})
+    results.update({"dtrun": {}, "kit": {}, "torchrun": {}, "torchft": {}})
     often, seldom, nodes = (8, 2, 2) if options.quick else (30, 8, 8)
     one_node, dtrun = dtrun_starter(1), results["dtrun"]
     dtrun["often"] = attempt(f"recovery: dtrun, a worker killed every {OFTEN_S} s", measure_under_fire, one_node, "worker",
@@ -111,7 +126,7 @@ def measure(options, results):
     if python is None:
         results["torchrun"] = error(NO_TORCH)
         return
-    peers = {"torchrun": (torch_starter(python), 1)}
+    peers = {"kit": (kit_starter(python), 1), "torchrun": (torch_starter(python), 1)}
     if lighthouse_beside(python).exists():
         peers["torchft"] = torchft_starter(python), WORKERS
     else:

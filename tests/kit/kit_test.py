@@ -29,7 +29,7 @@ class KitTest(unittest.TestCase):
         return [pid for pid, seen in generations.items() if len(seen) > 1]
 
     def check_killed(self, **options):
-        job = self.run_job(**options)
+        job = self.run_job(whole=3, **options)
         check_steps(self, job, STEPS)
         self.assertEqual(len(self.survivors_of(job)), job.world - 1, job.errors())
         self.assertEqual(len(job.lines("loaded")), job.world + 1, job.errors())
@@ -53,7 +53,7 @@ class KitTest(unittest.TestCase):
         self.assertEqual(len(self.survivors_of(job)), 2)
 
     def test_a_rank_dies_while_a_newcomer_is_taken_in(self):
-        job = self.run_job(faults="forward:0:9,regroup:1:3", pause=0.15)
+        job = self.run_job(faults="forward:0:9,regroup:1:3", pause=0.1, whole=3)
         check_steps(self, job, STEPS)
 
     def test_who_waits_for_the_whole_world_has_the_bits_of_a_run_without_faults(self):

@@ -33,6 +33,9 @@ out = open(os.environ["KIT_OUT"], "a", buffering=1)
 faults = [fault.split(":") for fault in option("FAULTS", "").split(",") if fault]
 
 
+PATIENT_FROM = 15  # steps
+
+
 def say(event, **more):
     out.write(json.dumps({"t": time.time(), "pid": os.getpid(), "event": event, **more}) + "\n")
 
@@ -94,7 +97,8 @@ for step in job.steps(option("STEPS", 100), data, min_workers=option("MIN", 1)):
         if strikes("reduce", step):
             next(net.parameters()).register_hook(lambda _: dies())  # the last gradient: its peers are in the all-reduce
         loss.backward()
-        time.sleep(option("PAUSE", 0.0))
+        # A busy machine may take its time to start a replacement, which is to come before the end.
+        time.sleep(1 if step.number >= PATIENT_FROM and job.world_size < option("WHOLE", 1) else option("PAUSE", 0.0))
         if strikes("skew", step):
             time.sleep(0.5)
         opt.step()

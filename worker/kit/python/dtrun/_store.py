@@ -14,11 +14,13 @@ PEERS_S = 1800.0  # a peer loads for so long at most; one that died is told of b
 
 
 class AgentStore(dist.Store):
-    """What process groups need of a store to be made: set, get and wait. It counts nothing."""
+    """What process groups need of a store to be made: set, get and wait; and a sum over the ranks, by which versions of torch
+    before 2.1 see that all have come."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, rank: int = 0, world_size: int = 1) -> None:
         super().__init__()
-        self._agent = agent
+        self._agent, self._rank, self._world_size = agent, rank, world_size
+        self._added: dict[str, int] = {}  # by this rank
 
     def set(self, key: str, value: str | bytes) -> None:
         self._agent.set(key, value.encode() if isinstance(value, str) else bytes(value))
@@ -48,7 +50,20 @@ class AgentStore(dist.Store):
             return False
         return True
 
-    def _cannot(self, *_: object) -> int:
-        raise NotImplementedError("dtrun's store has set, get, wait and check; use one of your own (TCPStore) to count")
+    def add(self, key: str, amount: int) -> int:
+        """The sum so far. Two ranks may be told the same: it gives out no tickets."""
+        if amount:
+            self._added[key] = self._added.get(key, 0) + amount
+            self.set(f"{key}/{self._rank}", str(self._added[key]))
+        return sum(self._of_rank(f"{key}/{rank}") for rank in range(self._world_size))
 
-    add = compare_set = delete_key = num_keys = _cannot
+    def _of_rank(self, key: str) -> int:
+        try:
+            return int(self._agent.get(key, 0.0))
+        except TimeoutError:
+            return 0
+
+    def _cannot(self, *_: object) -> int:
+        raise NotImplementedError("dtrun's store has set, get, wait, check and add; use one of your own (TCPStore) for more")
+
+    compare_set = delete_key = num_keys = _cannot

@@ -170,7 +170,7 @@ class ElasticJob(Job):
         choose_interface(address)
         self._groups.destroy()
         with self._groups.watched():
-            self._groups.make(AgentStore(self.agent), self.rank, self.world_size)
+            self._groups.make(AgentStore(self.agent, self.rank, self.world_size), self.rank, self.world_size)
             for function in self._on_regroup:
                 function(self)
         for wrapper in self._wrappers:
