@@ -26,6 +26,9 @@ class ControlChannel {
   // its end.
   void send(const control::FromAgent& message);
 
+  // False once the worker has closed its end, or broken the protocol.
+  bool open() const { return socket_.open(); }
+
   // Reads the remaining messages after the worker's end, then closes.
   void drain_and_close();
 

@@ -141,7 +141,8 @@ void WorkerProcess::send(const control::FromAgent& message) {
 std::optional<std::uint64_t> WorkerProcess::heartbeat() const {
   if (!plan_.program) return pulse_;
   const std::uint64_t beat = plan_.heartbeat_file.empty() ? first_beat_ : touch_mark(plan_.heartbeat_file);
-  return beat == first_beat_ && !reports_ ? std::nullopt : std::optional(beat + pulse_);
+  const bool reports = reports_ && control_ != nullptr && control_->open();
+  return beat == first_beat_ && !reports ? std::nullopt : std::optional(beat + pulse_);
 }
 
 void WorkerProcess::set_pulse(std::uint64_t pulse) {

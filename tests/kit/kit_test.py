@@ -113,6 +113,9 @@ class KitTest(unittest.TestCase):
         script = "for i in 1 2 3 4 5 6 7; do echo '{\"progress\": {\"step\": '$i'}}' >&3; sleep 0.5; done"
         job = self.run_job(world=1, arguments=("--heartbeat_timeout", "2"), program=["--no_python", "bash", "-c", script])
         self.assertEqual(job.events("hang"), [])
+        script = "echo '{\"progress\": {\"step\": 1}}' >&3; exec 3>&-; sleep 4"  # it says that it gives no more
+        job = self.run_job(world=1, arguments=("--heartbeat_timeout", "2"), program=["--no_python", "bash", "-c", script])
+        self.assertEqual(job.events("hang"), [])
         script = "echo '{\"progress\": {\"step\": 1}}' >&3; sleep 600"
         job = self.run_job(code=137, world=1, restarts=0, arguments=("--heartbeat_timeout", "1"),
                            program=["--no_python", "bash", "-c", script])

@@ -3,6 +3,7 @@ reports; any thread may send. No torch here."""
 
 from __future__ import annotations
 
+import atexit
 import base64
 import json
 import os
@@ -49,6 +50,7 @@ class Agent:
         self._pulse = 1
         self._progress: dict[str, Any] = {}
         self._said_hello = False
+        self._closing = False
         self.outlives = False  # the agent and this worker have agreed on it
         # Told to leave the generation at once; set before on_pause is called.
         self.left = threading.Event()
@@ -192,7 +194,7 @@ class Agent:
                     self._take(json.loads(line))
             except (OSError, ValueError):
                 pass
-        if self.outlives:
+        if self.outlives and not self._closing:
             os._exit(EXIT_STOPPED)  # nobody watches this worker any more, and its peers are being stopped too
 
     def _take(self, message: dict[str, Any]) -> None:
@@ -228,6 +230,14 @@ class Agent:
         """In a child of this process, which has none of its threads."""
         self._socket.close()
 
+    def end(self) -> None:
+        """At the process' end, from which on it gives no signs of life: torch's clean-up may take seconds."""
+        self._closing = True
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
 
 _agent: Agent | None = None
 
@@ -240,6 +250,7 @@ def connect() -> Agent | None:
     if fd is not None:
         _agent = Agent(int(fd))
         os.register_at_fork(after_in_child=_forget)
+        atexit.register(_agent.end)
     return _agent
 
 
