@@ -8,6 +8,7 @@
 
 #include "tests/worker/trainer/async_device.h"
 #include "tests/worker/trainer/jobs.h"
+#include "worker/base/stop_point.h"
 
 namespace dtrun::worker {
 namespace {
@@ -136,6 +137,61 @@ TEST_CASE("a copy is of this config, its step and its generation, or it is none"
   CHECK(state.parameters == std::vector<float>(heir.program.size, 1.5f));
   CHECK(state.optimizer.at(0).values == std::vector<float>(heir.program.size, 2.5f));
   CHECK(state.config_json == to_canonical_json(config));
+}
+
+TrainState state_of(const Replica& replica, std::int64_t step, float value) {
+  const std::vector<float> values(replica.program.size, value);
+  return {.step = step, .parameters = values, .optimizer = {{"momentum_buffer", values}}, .config_json = {}};
+}
+
+// Steps 7 and 8, each copied while the device works behind the host's back; `last`: the newest that is
+// copied.
+void copy_until(std::int64_t last, const JobConfig& config, const Datasets& data, const Slot& slot,
+                unsigned seed) {
+  Replica replica(config, data, 1, std::make_unique<AsyncDevice>(seed));
+  replica.in_memory_checkpoint = slot.open(replica);
+  for (std::int64_t step = 7; step <= 8; ++step) {
+    replica.restore(state_of(replica, step, static_cast<float>(step)));
+    if (step > last) break;
+    replica.in_memory_checkpoint->start(step);
+    replica.in_memory_checkpoint->wait();
+  }
+}
+
+void check_copied(std::int64_t step, const JobConfig& config, const Datasets& data, const Slot& slot) {
+  Replica heir(config, data, 1);
+  slot.open(heir);
+  REQUIRE(heir.state.has_values);
+  CHECK(heir.state.step == step);
+  CHECK(heir.state.copied_in == step);
+  const TrainState found = heir.snapshot(), expected = state_of(heir, step, static_cast<float>(step));
+  CHECK(found.parameters == expected.parameters);
+  CHECK(found.optimizer.at(0).values == expected.optimizer[0].values);
+}
+
+TEST_CASE("what changes once the copy has read the vectors is not in it") {
+  const Job job;
+  const JobConfig config = config_of(job, "a", 1);
+  const Datasets data = load_datasets(config);
+  for (unsigned seed = 1; seed <= 30; ++seed) {
+    CAPTURE(seed);
+    const Slot slot;
+    copy_until(7, config, data, slot, seed);
+    check_copied(7, config, data, slot);
+  }
+}
+
+TEST_CASE("a copy waits until the one before it is whole") {
+  const Job job;
+  const JobConfig config = config_of(job, "a", 1);
+  const Datasets data = load_datasets(config);
+  stop_point_hook = [](StopPoint point) {
+    if (point == StopPoint::kInMemoryCheckpointing) std::this_thread::sleep_for(milliseconds(20));
+  };
+  const Slot slot;
+  copy_until(8, config, data, slot, 1);
+  stop_point_hook = nullptr;
+  check_copied(8, config, data, slot);
 }
 
 TEST_CASE("parameters that are not finite replace no copy") {
