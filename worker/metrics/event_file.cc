@@ -70,7 +70,7 @@ std::string tf_record(const std::string& bytes) {
   return length + little_endian(masked_crc(length)) + bytes + little_endian(masked_crc(bytes));
 }
 
-EventFile::EventFile(fs::path path, PatientFile::Notice notice)
+EventFile::EventFile(const fs::path& path, PatientFile::Notice notice)
     : file_(path, create(path), "point", std::move(notice)) {}
 
 EventFile::EventFile(const fs::path& output_dir, std::int64_t resume_step, std::int64_t generation,

@@ -31,7 +31,7 @@ class EventFile {
   void add(std::int64_t step, double time, const std::vector<Scalar>& scalars);
 
  private:
-  explicit EventFile(std::filesystem::path path, PatientFile::Notice notice);
+  EventFile(const std::filesystem::path& path, PatientFile::Notice notice);
 
   PatientFile file_;
 };
