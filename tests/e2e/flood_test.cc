@@ -68,14 +68,18 @@ struct Site {
 };
 
 // The flood ends before the job does.
-constexpr int kLastSteps = 100;
+constexpr int kLastSteps = 500;
 
-// Steps a second, over so many seconds.
+// Steps a second, over so many seconds, or as long as the job surely trains.
 double speed(const Site& site, double seconds) {
   const auto begin = Clock::now();
   const long before = site.done();
-  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-  return static_cast<double>(site.done() - before) / seconds_since(begin);
+  long done = before;
+  while (seconds_since(begin) < seconds && done < site.steps - 50) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    done = site.done();
+  }
+  return static_cast<double>(done - before) / seconds_since(begin);
 }
 
 // `files`: how many more the coordinator may have open meanwhile.
@@ -84,7 +88,7 @@ void weather(const Site& site, pid_t coordinator, const Process& job, long numbe
   const Recordings recordings = record(site.port, site.key);
   REQUIRE(!recordings.plain.empty());
   REQUIRE(!recordings.locked.empty());
-  const double quiet = speed(site, 3);
+  const double before_it = speed(site, 3);
   const Usage base = usage_of(coordinator);
   Usage most = base;
   const auto begin = Clock::now();
@@ -106,6 +110,10 @@ void weather(const Site& site, pid_t coordinator, const Process& job, long numbe
   REQUIRE(is_alive(job.pid()));
   flood.stop();
   flood.wait();
+  // Others come and go on this machine, too: the slower of the two quiet times counts.
+  REQUIRE(site.done() < site.steps - 100);
+  const double quiet = std::min(before_it, speed(site, 2));
+  CHECK(quiet > 0);
   CHECK(flood.answered() == 0);
   for (int kind = 0; kind < Flood::kKinds; ++kind) CHECK(flood.come(kind) > flood.come() / Flood::kKinds / 2);
   CHECK(flood.come() > 500);
@@ -118,14 +126,14 @@ void weather(const Site& site, pid_t coordinator, const Process& job, long numbe
   CHECK(after.kilobytes - base.kilobytes < 96 * 1024);
   CHECK(noisy > quiet / 3);
   CHECK(slowest < 10);
-  MESSAGE(flood.come(), " unauthenticated peers in ", took, " s; the job: ", quiet, " steps/s before, ",
+  MESSAGE(flood.come(), " unauthenticated peers in ", took, " s; the job: ", quiet, " steps/s without it, ",
           noisy, " meanwhile; a status call at most ", slowest, " s; the coordinator: ", base.kilobytes >> 10,
           ", ", most.kilobytes >> 10, ", ", after.kilobytes >> 10, " MiB and ", base.files, ", ", most.files,
           ", ", after.files, " files before, at most, after");
 }
 
 // Mostly enough for all of them; unauthenticated peers give way to other users of the machine.
-int steps_for(long peers) { return static_cast<int>(300 + peers / 12); }
+int steps_for(long peers) { return static_cast<int>(700 + peers / 12); }
 
 TEST_CASE("a coordinator in an agent, under a flood: nobody is answered, and the job's bytes are the same") {
   signal(SIGPIPE, SIG_IGN);
