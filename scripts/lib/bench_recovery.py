@@ -163,13 +163,15 @@ def rows(results):
     dtrun = results["dtrun"]
     if failed(results["torchrun"]):
         yield failed_row("torchrun", results["torchrun"])
-    peers = {peer: results[peer] for peer in ("torchrun", "torchft") if results[peer] and not failed(results[peer])}
+    peers = {peer: results[peer] for peer in ("kit", "torchrun", "torchft") if results[peer] and not failed(results[peer])}
 
     def compared(key, what, ours, theirs):
         yield from rows_of(dtrun.get(key), what, ours)
         for peer, numbers in peers.items():
-            yield from rows_of(numbers.get(key), f"  {peer}: {what}", theirs(f"  {peer}"))
+            yield from rows_of(numbers.get(key), f"  {peer}: {what}", theirs(f"  {peer}", *targets.get((peer, key, theirs), ())))
 
+    targets = {("kit", "often", time_rows): [(TARGET_KIT_MEDIAN_MS, None)],
+               ("kit", "seldom", goodput_rows): [TARGET_GOODPUT[SELDOM_S]]}
     killed = "a worker's SIGKILL to the next step"
     yield from compared("often", killed, time_rows(killed, (TARGET_MEDIAN_MS, TARGET_P99_MS)), time_rows)
     for key, every in (("seldom", SELDOM_S), ("often", OFTEN_S)):
