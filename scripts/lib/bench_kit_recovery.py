@@ -5,9 +5,7 @@ optimizer, and whoever is rank 0 writes a line for each completed step. The glob
   dtrun --recovery memory … bench_kit_recovery.py FOLDER STEPS
 """
 
-import argparse
 import json
-import pathlib
 import time
 
 import torch
@@ -16,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import dtrun
 from bench_torch_ddp import ConvNet, load
-from bench_torch_recovery import GLOBAL_BATCH
+from bench_torch_recovery import GLOBAL_BATCH, begin
 
 
 def train(options):
@@ -47,13 +45,7 @@ def train(options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("steps", type=int)
-    parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist", help="directory of the IDX files")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    torch.manual_seed(42)
+    options = begin(__doc__)
     train(options)
 
 

@@ -23,6 +23,17 @@ GLOBAL_BATCH = 128
 SAVE_STEPS = 50
 
 
+def begin(doc):
+    """The options of this program, or of another that trains the same; torch is set up as for all of them."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("steps", type=int)
+    parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist", help="directory of the IDX files")
+    torch.set_num_threads(1)
+    torch.manual_seed(42)
+    return parser.parse_args()
+
+
 class Batches:
     """Of each step, by its number alone: a permutation of the samples for every epoch."""
 
@@ -89,13 +100,7 @@ def train(options, rank, world):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("steps", type=int)
-    parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist", help="directory of the IDX files")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    torch.manual_seed(42)
+    options = begin(__doc__)
     dist.init_process_group("gloo")
     train(options, dist.get_rank(), dist.get_world_size())
     dist.barrier()

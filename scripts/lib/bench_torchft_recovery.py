@@ -7,10 +7,8 @@ any number of workers.
   torchrun --standalone … bench_torchft_recovery.py FOLDER STEPS, with $TORCHFT_LIGHTHOUSE
 """
 
-import argparse
 import datetime
 import json
-import pathlib
 import time
 
 import torch
@@ -18,7 +16,7 @@ import torch.nn.functional as F
 from torchft import DistributedDataParallel, Manager, Optimizer, ProcessGroupGloo
 
 from bench_torch_ddp import ConvNet, load
-from bench_torch_recovery import Batches
+from bench_torch_recovery import Batches, begin
 
 TIMEOUT = datetime.timedelta(seconds=20)
 
@@ -59,13 +57,7 @@ def train(options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("steps", type=int)
-    parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist", help="directory of the IDX files")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    torch.manual_seed(42)
+    options = begin(__doc__)
     train(options)
 
 
