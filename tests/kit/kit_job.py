@@ -1,14 +1,17 @@
 """A job of scripts/train.py under the real dtrun, what its workers wrote of themselves, and what must hold of that."""
 
 import collections
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import random
 import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 
 TRAIN = pathlib.Path(__file__).resolve().parent / "scripts" / "train.py"
@@ -26,10 +29,16 @@ def why_no_torch():
     return "" if probe.returncode == 0 else f"{python_with_torch()} has no PyTorch with gloo (scripts/setup --tests, or DTRUN_TEST_PYTHON)"
 
 
-class KitJob:
-    """`options` are of train.py (KIT_STEPS=…), `arguments` of dtrun."""
+def own_terminal():
+    """In a child: its standard input becomes its session's terminal, whose Ctrl-C is a signal to it."""
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
-    def __init__(self, dtrun, world=3, arguments=("--recovery", "memory"), program=None, restarts=100, **options):
+
+class KitJob:
+    """`options` are of train.py (KIT_STEPS=…), `arguments` of dtrun. With `terminal` dtrun has one of its own."""
+
+    def __init__(self, dtrun, world=3, arguments=("--recovery", "memory"), program=None, restarts=100, terminal=False, **options):
         self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="dtrun-kit-"))
         self.out = self.scratch / "out.jsonl"
         once = self.scratch / "once"
@@ -42,9 +51,18 @@ class KitJob:
         self.process = subprocess.Popen(
             [dtrun, "--nproc_per_node", str(world), "--max_restarts", str(restarts), "--progress", "none",
              "--log_dir", str(self.scratch / "logs"), *arguments, *(program or [str(TRAIN)])],
-            env=environment, stdout=out, stderr=err)
+            env=environment, stdout=out, stderr=err, **self.input_of(terminal))
         out.close()
         err.close()
+
+    def input_of(self, terminal):
+        if not terminal:
+            return {}
+        self.keyboard, screen = pty.openpty()
+        return {"stdin": screen, "preexec_fn": own_terminal}
+
+    def press_ctrl_c(self):
+        os.write(self.keyboard, b"\x03")
 
     def end(self, seconds=240):
         """Its exit code; it is told to end after so long."""

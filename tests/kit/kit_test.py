@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import unittest
 
 sys.dont_write_bytecode = True
@@ -86,15 +87,43 @@ class KitTest(unittest.TestCase):
         self.assertEqual(len(self.survivors_of(job)), 2, job.errors())
         self.assertIn("rank 1", "".join(line["what"] for line in job.events("hang")) + job.errors())
 
-    def test_sigterm_ends_all_after_the_same_step_and_the_script_can_save(self):
-        job = KitJob(DTRUN, steps=5000, pause=0.05)
-        self.assertIsNotNone(job.whole(), job.errors())
-        job.process.send_signal(signal.SIGTERM)
-        self.assertEqual(job.end(60), 143, job.errors())
+    def check_stopped(self, stop, code, **options):
+        """Told to end, all end after the same step, and each saves without waiting until another has."""
+        job = KitJob(DTRUN, steps=5000, save=4, faults="lag:1:40", **options)
+        self.assertTrue(job.wait_for(lambda: job.lines("lagging")), job.errors())
+        stop(job)  # its peers are in a step that it does not begin
+        self.assertEqual(job.end(60), code, job.errors())
         ends = job.lines("end")
-        self.assertEqual(len(ends), 3, job.errors())
+        self.assertEqual((len(ends), len(job.lines("saved"))), (3, 3), job.errors())
         self.assertEqual({line["stopping"] for line in ends}, {True})
         self.assertEqual(len({(line["done"], line["params"]) for line in ends}), 1)
+        self.assertLess(max(line["t"] for line in ends) - min(line["t"] for line in ends), 3)
+        self.assertNotIn("Traceback", job.errors())
+
+    def test_sigterm_ends_all_after_the_same_step_and_the_script_can_save(self):
+        self.check_stopped(lambda job: job.process.send_signal(signal.SIGTERM), 143, loaders=1)
+
+    def test_ctrl_c_is_the_same(self):
+        self.check_stopped(KitJob.press_ctrl_c, 130, terminal=True, loaders=1)
+        self.check_stopped(lambda job: job.process.send_signal(signal.SIGINT), 130)
+
+    def test_a_second_ctrl_c_ends_at_once(self):
+        job = KitJob(DTRUN, steps=5000, save=600, terminal=True)
+        self.assertIsNotNone(job.whole(), job.errors())
+        job.press_ctrl_c()
+        self.assertTrue(job.wait_for(lambda: job.lines("end"), 20), job.errors())
+        time.sleep(0.5)  # one that is repeated within a quarter of a second counts once
+        job.press_ctrl_c()
+        self.assertEqual(job.end(15), 130, job.errors())
+        self.assertEqual(job.lines("saved"), [])
+
+    def test_ctrl_c_outside_of_steps_ends_a_script_as_ever(self):
+        for event, options in (("loading", {"load": 600}), ("end", {"steps": 3, "save": 600})):
+            job = KitJob(DTRUN, terminal=True, **options)
+            self.assertTrue(job.wait_for(lambda: len(job.lines(event)) == job.world), job.errors())
+            job.press_ctrl_c()
+            self.assertEqual(job.end(20), 130, job.errors())
+            self.assertEqual(job.lines("saved"), [])
 
     def test_without_recovery_memory_it_is_a_plain_loop_and_all_begin_again(self):
         job = self.run_job(faults="forward:1:9", arguments=(), world=2)

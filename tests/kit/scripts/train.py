@@ -3,8 +3,8 @@ parameters, to $KIT_OUT, and one at its end. Options are in the environment (opt
 
 $KIT_FAULTS is a list "NAME:RANK:STEP,…". Each happens once in a job, however often the step is done: a file in $KIT_ONCE
 says that it has. forward, reduce (in the all-reduce), update (after opt.step()), begin (before the block) kill the rank;
-raise is an error of the script's own, asleep waits before the collective, and torn adds a collective after the update, in which
-the rank dies."""
+raise is an error of the script's own, asleep waits before the collective, lag a second before the rank asks for the next
+step, and torn adds a collective after the update, in which the rank dies."""
 
 import hashlib
 import json
@@ -62,6 +62,9 @@ def dies():
 
 torch.set_num_threads(1)
 job = dtrun.start("gloo")
+if option("LOAD", 0.0):
+    say("loading")
+    time.sleep(option("LOAD", 0.0))
 torch.manual_seed(1)
 generator = torch.Generator().manual_seed(3)
 samples = torch.randn(1024, 64, generator=generator), torch.randint(0, 10, (1024,), generator=generator)
@@ -114,7 +117,12 @@ for step in job.steps(option("STEPS", 100), data, min_workers=option("MIN", 1)):
         step.log(loss=loss.item())
     if step.committed:
         say("step", step=step.number, rank=job.rank, world=job.world_size, gen=job.generation, hash=digest(net.parameters()))
+    if strikes("lag", step):
+        say("lagging")
+        time.sleep(1)
 
 say("end", rank=job.rank, done=job.done, params=digest(net.parameters()), lr=sched.get_last_lr()[0],
     buffers=digest(net.buffers()), moments=digest(state["exp_avg"] for state in opt.state.values()),
     stopping=job.stopping, fds=len(os.listdir("/proc/self/fd")), threads=len(os.listdir("/proc/self/task")))
+time.sleep(option("SAVE", 0.0))
+say("saved")

@@ -3,6 +3,10 @@ computed, so any number of them goes through the data in the same order, each sa
 
 from __future__ import annotations
 
+import functools
+import os
+import signal
+import threading
 from typing import Any, Callable, Iterator, Sequence
 
 import torch
@@ -57,18 +61,36 @@ class _Collate:
         return mark, self.collate(samples) if samples else None
 
 
+def _begin_loader(init: Callable[[int], Any] | None, number: int) -> None:
+    """In a loader process. A signal is sent to all processes of a worker, and what follows from it is the script's to decide:
+    it may be in a step that needs its loaders. None but the script ends a loader, by SIGTERM."""
+    for ignored in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    threading.Thread(target=_end_when_told_by, args=(os.getppid(),), daemon=True, name="dtrun-loader").start()
+    if init is not None:
+        init(number)
+
+
+def _end_when_told_by(script: int) -> None:
+    while signal.sigwaitinfo([signal.SIGTERM]).si_pid != script:
+        pass
+    os._exit(0)
+
+
 class Batches:
     """In place of DataLoader and DistributedSampler; `loader` are DataLoader's other options. Its processes are forked once,
     before there are connections that they would inherit, and stay when the number of workers changes: what they had
     loaded for another place is dropped. Make it above the loop."""
 
     def __init__(self, dataset: Any, global_batch_size: int, seed: int = 0, shuffle: bool = True, drop_last: bool = False,
-                 collate_fn: Callable[[list[Any]], Any] = default_collate, **loader: Any) -> None:
+                 collate_fn: Callable[[list[Any]], Any] = default_collate,
+                 worker_init_fn: Callable[[int], Any] | None = None, **loader: Any) -> None:
         self.plan = Plan(len(dataset), global_batch_size, seed, shuffle, drop_last)
         self._place: tuple[int, int, int] | None = None  # generation, rank, world size
         self._at = 0
         self._loader = iter(DataLoader(_Marked(dataset), batch_sampler=self._indices(), collate_fn=_Collate(collate_fn),
-                                       **loader))
+                                       worker_init_fn=functools.partial(_begin_loader, worker_init_fn), **loader))
 
     def __len__(self) -> int:
         """Steps of an epoch."""

@@ -25,6 +25,7 @@ from ._state import receive_state, send_state
 from ._store import AgentStore
 from .job import Job, Step, start_plain
 
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)  # the loop ends after the step in hand
 PEER_S = 0.2  # how long to wait for a peer's count of collectives: it says it as soon as it waits itself
 MOST_ERROR = 200  # characters of an error that the agent is told
 NOTHING_WHOLE = ("no worker holds a whole state: a step broke after its first optimizer.step(). Collectives of a step belong "
@@ -80,8 +81,8 @@ class ElasticJob(Job):
         self._torn = False     # the state is half a step's: of no use
         self._in_generation = False
         self._finishing = False
+        self._earlier_handlers: dict[int, Any] = {}
         agent.on_start, agent.on_pause, agent.waits = self._placed, self._pause, self._waits
-        self._handle_sigterm()
         self._groups.make_alone()
         atexit.register(self._groups.destroy)  # else a thread of gloo may end the process with SIGABRT
 
@@ -102,14 +103,19 @@ class ElasticJob(Job):
             raise RuntimeError("job.keep(model=…, opt=…) comes before job.steps: a newcomer has to be sent the state")
         self.done = start or None
         _tell_of_collectives_outside(self)
+        self._handle_stop_signals()
         error = ""
         try:
             while self._join(error, total, data, min_workers):
                 error = yield from self._generation(total, data)
-                if self._in_generation and (self.stopping or self._all_done()):
+                if self.stopping:
+                    self.leave()  # a peer that has begun the next step does not wait for what this script does now
+                    break
+                if self._in_generation and self._all_done():
                     break
         finally:
             self._in_generation = False  # what follows takes as long as it takes
+            self._restore_interrupt()
         if self.done is None:
             raise SystemExit(_control.EXIT_STOPPED)  # told to end, and nothing to save
         self.agent.report(step=self.done)
@@ -286,18 +292,28 @@ class ElasticJob(Job):
         except (TimeoutError, Left):
             return True
 
-    def _handle_sigterm(self) -> None:
+    # ---- told to end
+
+    def _handle_stop_signals(self) -> None:
         if threading.current_thread() is not threading.main_thread():
             return
-        earlier = signal.getsignal(signal.SIGTERM)
+        for number in STOP_SIGNALS:
+            earlier = signal.signal(number, self._told_to_end)
+            if earlier != self._told_to_end:
+                self._earlier_handlers[number] = earlier
 
-        def told_to_end(number: int, frame: Any) -> None:
-            self.stopping = True
-            self.agent.stop_waiting()
-            if callable(earlier):
-                earlier(number, frame)
+    def _told_to_end(self, number: int, frame: Any) -> None:
+        self.stopping = True
+        self.agent.stop_waiting()
+        earlier = self._earlier_handlers[number]
+        if callable(earlier) and earlier is not signal.default_int_handler:
+            earlier(number, frame)
 
-        signal.signal(signal.SIGTERM, told_to_end)
+    def _restore_interrupt(self) -> None:
+        """Behind the loop a Ctrl-C is the script's again, as before it. Who sends another signal gives the script the time to
+        save."""
+        if signal.getsignal(signal.SIGINT) == self._told_to_end:
+            signal.signal(signal.SIGINT, self._earlier_handlers[signal.SIGINT])
 
 
 def _tell_of_collectives_outside(job: ElasticJob) -> None:

@@ -55,7 +55,7 @@ class Job:
         self.rank, self.world_size, self.generation = 0, 1, 0
         self.local_rank = int(os.environ.get("LOCAL_RANK", 0))
         self.done: int | None = None  # steps done, of the state that this process holds; None: it holds none
-        self.stopping = False         # told to end (SIGTERM): the loop ends after the step in hand
+        self.stopping = False         # told to end (SIGTERM, Ctrl-C …): the loop ends after the step in hand
         self._things: dict[str, Any] = {}
         self._on_regroup: list[OnRegroup] = []
         if dist.is_initialized():
