@@ -19,7 +19,9 @@ dtrun_prints(_dtrun completion zsh)
 dtrun_prints(dtrun.fish completion fish)
 add_custom_target(dtrun_manual ALL DEPENDS ${printed_files})
 
-# What the linker read for each program is a list beside it, of which package/sbom.cmake makes the bill of materials.
+# What the linker read for each program is a list beside it, of which package/sbom.cmake makes the bill of materials. CMake
+# from 3.27 on asks the linker for such a list of its own, with an option that comes after this one and wins.
+set(CMAKE_LINK_DEPENDS_USE_LINKER FALSE)
 set(programs)
 set(linked)
 foreach(target dtrun dtrun-worker)
