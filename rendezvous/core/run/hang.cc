@@ -20,11 +20,21 @@ struct Verdict {
   std::string one, several;  // the verdict's verb phrase for one worker and for several
 };
 
+bool is_silent(Activity activity) { return activity == Activity::kSilent; }
+bool computes(Activity activity) { return activity == Activity::kComputes; }
+
 Ranks ranks_that(const Standings& locations, const std::function<bool(Activity)>& fits) {
   Ranks ranks;
   for (const auto& [rank, location] : locations)
     if (fits(location.activity)) ranks.push_back(rank);
   return ranks;
+}
+
+// Where all compute, all of them get nowhere.
+Ranks hung(const Standings& locations) {
+  if (Ranks silent = ranks_that(locations, is_silent); !silent.empty()) return silent;
+  Ranks standing = ranks_that(locations, std::not_fn(computes));
+  return !standing.empty() ? standing : ranks_that(locations, computes);
 }
 
 // The ranks at each place, the most first; ties by their first rank.
@@ -40,11 +50,9 @@ std::vector<std::pair<std::string, Ranks>> grouped(const Standings& locations) {
 
 Verdict verdict_on(const Standings& locations, const std::vector<std::pair<std::string, Ranks>>& groups) {
   const std::size_t all = locations.size();
-  if (Ranks silent = ranks_that(locations, [](Activity s) { return s == Activity::kSilent; });
-      !silent.empty())
+  if (Ranks silent = ranks_that(locations, is_silent); !silent.empty())
     return {std::move(silent), kSilent, kSilent};
-  if (Ranks busy = ranks_that(locations, [](Activity s) { return s == Activity::kComputes; });
-      !busy.empty() && busy.size() < all)
+  if (Ranks busy = ranks_that(locations, computes); !busy.empty() && busy.size() < all)
     return {std::move(busy), "which computes", "which compute"};
   if (Ranks elsewhere = ranks_that(locations, [](Activity s) { return s == Activity::kElsewhere; });
       !elsewhere.empty() && elsewhere.size() < all)
@@ -90,10 +98,8 @@ std::vector<RankRange> first_ranges(const Ranks& ranks, int* more = nullptr) {
 Hang judge_hang(const Standings& locations, const std::string& what) {
   const auto groups = grouped(locations);
   const Verdict verdict = verdict_on(locations, groups);
-  const bool known = ranks_that(locations, [](Activity s) { return s == Activity::kSilent; }).size() > 0;
   Hang hang;
-  hang.ranks = first_ranges(
-      known ? verdict.suspects : ranks_that(locations, [](Activity s) { return s != Activity::kComputes; }));
+  hang.ranks = first_ranges(hung(locations));
   hang.what = what;
   hang.suspects = first_ranges(verdict.suspects);
   hang.verdict = text_of(verdict, locations, groups.size());

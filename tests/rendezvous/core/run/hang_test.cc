@@ -106,6 +106,14 @@ TEST_CASE("a worker that computes does not hang, but the others wait for it") {
   CHECK(hang.verdict == "likely cause: rank 1 on b, which computes");
 }
 
+TEST_CASE("workers that all compute, and get nowhere, are all told") {
+  const StackLocation computes{"computing in f at a.py:1", Activity::kComputes, "a"};
+  CHECK(describe(judged({computes})) == "rank 0 hangs: rank 0: computing in f at a.py:1");
+  CHECK(
+      describe(judged({computes, computes})) ==
+      "ranks 0-1 hang: ranks 0-1: computing in f at a.py:1; all stand at the same place: no rank stands out");
+}
+
 TEST_CASE("places are merged, the fullest first, as one line of text") {
   const Hang hang = judged({kSleeps, kReduces, kReduces, kBarrier, kReduces});
   CHECK(places_text(hang, 16) ==
