@@ -148,7 +148,7 @@ void Connection::show_wait(bool again) {
     own_.notice_at = next_notice();
     // The first time too the reason is new.
     emit(action::Print{.text = unanswered_notice(s, now_), .again = again && own_.notices > 1});
-  } else if (own_.waiting) {
+  } else if (own_.waiting && own_.waiting->restart_in <= 0) {  // a back-off has been told
     own_.notice_at = next_notice();
     emit(action::Print{.text = again ? standing_notice(s, now_) : waiting_notice(s, now_), .again = again});
   }

@@ -254,6 +254,21 @@ TEST_CASE("a replacement that dies while it loads disturbs nobody, until three h
   CHECK(s.exits(1, 1) == Trace{"failure r3 code 1", "pause"});
 }
 
+TEST_CASE("in the back-off before a restart a replacement that has loaded is not said to wait for others") {
+  AtWork s;
+  s.exits(1, 0, SIGKILL);
+  s.is_ready(0, 41);
+  s.gets(2, 1, 1);
+  s.happens(event::StopOrder{2, "rank 0 on a failed"});
+  s.is_ready(0, 41);
+  event::WaitStatus back_off = waiting(2, 2, 2000, "rank 0 on a failed, restart 2 of 3");
+  back_off.left = 0;
+  s.happens(back_off);
+  s.printed.clear();
+  s.is_ready(1);
+  CHECK(s.printed == Trace{});
+}
+
 TEST_CASE("replacements that died before one has loaded are not in a row with one that dies later") {
   AtWork s;
   s.exits(1, 0, SIGKILL);
