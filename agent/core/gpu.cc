@@ -4,7 +4,7 @@
 #include <cctype>
 #include <cstdlib>
 
-#include "agent/text/gibibytes.h"
+#include "proto/core/text.h"
 
 namespace dtrun {
 namespace {
@@ -171,7 +171,7 @@ std::string gpus_text(const std::vector<Gpu>& gpus) {
       numbers.push_back(gpus[i].number);
     std::string kind = name;
     if (memory > 0) {
-      kind += (kind.empty() ? "" : ", ") + gibibytes_text(memory) + (numbers.size() > 1 ? " each" : "");
+      kind += (kind.empty() ? "" : ", ") + in_gibibytes(memory) + (numbers.size() > 1 ? " each" : "");
     }
     text += (text.empty() ? "" : "; ") + numbers_text(numbers) + (kind.empty() ? "" : " (" + kind + ")");
   }

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdio>
 
-#include "agent/text/gibibytes.h"
 #include "agent/text/progress_text.h"
 #include "proto/core/text.h"
 
@@ -52,7 +51,8 @@ std::string shares_line(const Completion& done) {
 
 std::string memory_line(const Completion& done) {
   if (!done.memory) return "";
-  return "\n  GPU memory: peak " + gpu_memory_text(done.memory->peak, done.memory->total);
+  return "\n  GPU memory: peak " + in_gibibytes(done.memory->peak) + " of " +
+         in_gibibytes(done.memory->total);
 }
 
 }  // namespace

@@ -6,11 +6,11 @@
 
 #include "agent/gpu/read_gpus.h"
 #include "agent/gpu/reading_json.h"
-#include "agent/text/gibibytes.h"
 #include "cmd/commands/answer.h"
 #include "cmd/commands/commands.h"
 #include "cmd/options/values.h"
 #include "proto/core/exit_codes.h"
+#include "proto/core/text.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -36,7 +36,7 @@ std::string table_of(const GpuReading& reading, const std::vector<Gpu>& shown) {
     const bool known = gpu.memory > 0;
     rows.push_back({std::to_string(i), cuda_index(shown, static_cast<int>(i)),
                     gpu.name + (gpu.mig ? " (MIG mode)" : "") + (gpu.lost ? " (lost)" : ""),
-                    known ? gibibytes_text(gpu.memory) : "-", known ? gibibytes_text(gpu.memory_used) : "-",
+                    known ? in_gibibytes(gpu.memory) : "-", known ? in_gibibytes(gpu.memory_used) : "-",
                     gpu.pci.empty() ? "-" : gpu.pci,
                     gpu.numa_node >= 0 ? std::to_string(gpu.numa_node) : "-"});
   }

@@ -18,7 +18,9 @@ std::string decimals(double number, int digits) {
 
 std::string in_gibibytes(std::uint64_t bytes) {
   const double mebibytes = static_cast<double>(bytes) / (1 << 20);
-  return mebibytes < 1024 ? decimals(mebibytes, 1) + " MiB" : decimals(mebibytes / 1024, 1) + " GiB";
+  if (mebibytes < 1024) return decimals(mebibytes, 1) + " MiB";
+  const double gibibytes = mebibytes / 1024;
+  return decimals(gibibytes, gibibytes < 99.95 ? 1 : 0) + " GiB";
 }
 
 std::string hexadecimal(std::span<const unsigned char> bytes) {

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "agent/core/gpu.h"
-#include "agent/text/gibibytes.h"
 #include "proto/core/text.h"
 #include "proto/wire/training.h"
 
@@ -73,7 +72,8 @@ std::string progress_line(const Progress& progress) {
   if (progress.loss) text += ", loss " + decimals(*progress.loss, 4);
   if (progress.samples_per_second > 0) text += ", " + decimals(progress.samples_per_second, 0) + " samples/s";
   if (progress.memory)
-    text += ", GPU memory " + gpu_memory_text(progress.memory->used, progress.memory->total);
+    text +=
+        ", GPU memory " + in_gibibytes(progress.memory->used) + " of " + in_gibibytes(progress.memory->total);
   return text + "\n";
 }
 

@@ -40,7 +40,7 @@ TEST_CASE("a run without trouble: what was reached, how long it took, where a st
   Completion on_gpu = completion();
   on_gpu.memory = {.peak = std::uint64_t{61} << 30, .total = std::uint64_t{140} << 30};
   CHECK(summary_text(on_gpu, {9.44, 1, 0, 0})
-            .ends_with("7 % other\n  GPU memory: peak 61.0 of 140 GiB\n  1 restart"));
+            .ends_with("7 % other\n  GPU memory: peak 61.0 GiB of 140 GiB\n  1 restart"));
 }
 
 TEST_CASE("after a restart the times are the last generation's, and what was done again is told") {

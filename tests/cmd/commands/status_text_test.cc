@@ -75,7 +75,7 @@ TEST_CASE("progress is shown as far as there is any") {
   progress->mutable_memory()->set_peak(std::uint64_t{62} << 30);
   progress->mutable_memory()->set_total(std::uint64_t{140} << 30);
   CHECK(line_with(status_text(run, "e"), "step") ==
-        "  step 120 of 400, epoch 0.26, loss 2.3026, 9812 samples/s, GPU memory 61.0 of 140 GiB");
+        "  step 120 of 400, epoch 0.26, loss 2.3026, 9812 samples/s, GPU memory 61.0 GiB of 140 GiB");
   const auto json = status_json(run, "e")["progress"];
   CHECK(json["gpu_memory_used"] == std::int64_t{61} << 30);
   CHECK(json["gpu_memory_peak"] == std::int64_t{62} << 30);

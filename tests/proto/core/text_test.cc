@@ -28,6 +28,7 @@ TEST_CASE("numbers with decimals and in groups of three digits") {
 TEST_CASE("bytes of memory, bytes as digits, and a time for people") {
   CHECK(in_gibibytes(std::uint64_t{1} << 29) == "512.0 MiB");
   CHECK(in_gibibytes(std::uint64_t{3} << 29) == "1.5 GiB");
+  CHECK(in_gibibytes(150'754'820'096) == "140 GiB");  // an H200's memory
   CHECK(hexadecimal(std::vector<unsigned char>{0, 0x1f, 0xff}) == "001fff");
   CHECK(utc_text(1700000000, "%F %T") == "2023-11-14 22:13:20");
 }
