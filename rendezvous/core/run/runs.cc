@@ -192,13 +192,15 @@ void Runs::tell_of_last(const std::string& run, const Event& event, Millis now,
   const Millis age = now - last->over_at;
   if (age >= kRecentlyEnded || !state.members.contains(event.from)) return;
   const std::string exit_code = std::to_string(last->result->exit_code);
-  actions->push_back({.to = event.from,
-                      .generation = state.generation,
-                      .body = News{.kind = News::kNote,
-                                   .host = "",
-                                   .text = "waiting for the next run " + run +
-                                           ": the last one ended with exit code " + exit_code,
-                                   .age = age}});
+  // Filled where it stays: GCC 14 takes a variant with a News for uninitialised where it is moved.
+  Action& told = actions->emplace_back();
+  told.to = event.from;
+  told.generation = state.generation;
+  told.body =
+      News{.kind = News::kNote,
+           .host = "",
+           .text = "waiting for the next run " + run + ": the last one ended with exit code " + exit_code,
+           .age = age};
 }
 
 void Runs::end_if_over(const std::string& run, Millis now, std::vector<Action>* actions) {
