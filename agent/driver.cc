@@ -379,6 +379,7 @@ void Driver::act(const action::Report& a) {
 
 void Driver::act(const action::End& a) {
   if (a.unreported) reporter_.tell_programs(*a.unreported);
+  if (a.run && a.run->exit_code == kExitOk) reporter_.tell_programs(*a.run);
   if (a.run && entry_) leave_word(*a.run);
   log_.write("end", {{"exit_code", a.exit_code}});
   exit_code_ = a.exit_code;

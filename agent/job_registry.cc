@@ -17,6 +17,7 @@
 #include <tuple>
 #include <utility>
 
+#include "agent/goodput_json.h"
 #include "proto/base/ids.h"
 
 namespace dtrun::agent {
@@ -76,7 +77,8 @@ Json json_of(const EndedJob& ended) {
                {"max_nodes", ended.max_nodes},
                {"restarts", ended.end.restart_count},
                {"max_restarts", ended.max_restarts},
-               {"membership_changes", ended.end.membership_changes}});
+               {"membership_changes", ended.end.membership_changes},
+               {"goodput", goodput_json(ended.end.goodput)}});
   return json;
 }
 
@@ -96,7 +98,8 @@ EndedJob ended_of(const Json& json) {
           .end = {.exit_code = json.at("exit_code"),
                   .reason = json.at("reason"),
                   .restart_count = json.at("restarts"),
-                  .membership_changes = json.at("membership_changes")},
+                  .membership_changes = json.at("membership_changes"),
+                  .goodput = goodput_of(json.value("goodput", Json::object()))},
           .generation = json.at("generation"),
           .world_size = json.at("world_size"),
           .min_nodes = json.at("min_nodes"),

@@ -1,4 +1,4 @@
-// LOG_DIR/RUN_ID/report.json: how a job failed, for programs (docs/report.md describes the fields).
+// LOG_DIR/RUN_ID/report.json: how a job ended, for programs (docs/report.md describes the fields).
 #pragma once
 
 #include <filesystem>

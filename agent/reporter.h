@@ -1,4 +1,4 @@
-// Tells how a job failed: people on the console, programs in LOG_DIR/RUN_ID/report.json and events.jsonl.
+// Tells how a job ended: people on the console, programs in LOG_DIR/RUN_ID/report.json and events.jsonl.
 #pragma once
 
 #include <filesystem>

@@ -167,6 +167,7 @@ wire::FromAgent to_message(const action::SendJoin& send, const JobSpec& spec, co
     join.restart_count = running.restart_count;
     join.membership_changes = running.membership_changes;
     join.crash_history = running.crash_history;
+    join.goodput = running.goodput;
     join.age = send.age;
     join.workers = running.node.nproc;
   }

@@ -10,6 +10,8 @@
 namespace dtrun::agent {
 namespace {
 
+constexpr double kWorthTelling = 0.05;  // seconds: less is 0.0 s in words
+
 // Below a minute with a tenth of a second.
 std::string time_text(double seconds) {
   return seconds < 59.95 ? decimals(std::max(0.0, seconds), 1) + " s" : duration_text(seconds);
@@ -57,21 +59,6 @@ std::string memory_line(const Completion& done) {
 
 }  // namespace
 
-void StepsRedone::begin_generation(std::int64_t best_known) {
-  earlier_ += in_this_generation();
-  best_ = std::max({best_, step_, best_known});
-  first_step_ = step_ = 0;
-}
-
-void StepsRedone::progressed(std::int64_t first_step, std::int64_t step) {
-  first_step_ = first_step;
-  step_ = std::max(step_, step);
-}
-
-std::int64_t StepsRedone::in_this_generation() const {
-  return std::max<std::int64_t>(0, std::min(step_, best_) - first_step_);
-}
-
 std::string done_line(const Completion& completion, const std::string& host) {
   std::string text = "done: " + std::to_string(completion.step) + " steps";
   if (completion.accuracy) text += ", test accuracy " + decimals(100 * *completion.accuracy, 1) + " %";
@@ -81,13 +68,26 @@ std::string done_line(const Completion& completion, const std::string& host) {
   return text;
 }
 
+std::string goodput_text(const Goodput& spent) {
+  std::string text = "goodput " + decimals(100 * spent.ratio(), 1) + " %";
+  const char* separator = ": ";
+  for (const GoodputKind& kind : kGoodputKinds) {
+    if (spent.*kind.seconds < kWorthTelling) continue;
+    text += separator + time_text(spent.*kind.seconds) + " " + kind.name;
+    separator = ", ";
+  }
+  return text;
+}
+
 std::string summary_text(const Completion& completion, const RunSummary& summary) {
   std::string text = done_line(completion, summary.host) + pace_line(completion, summary) +
                      shares_line(completion) + memory_line(completion);
+  if (summary.goodput.total() > 0) text += "\n  " + goodput_text(summary.goodput);
   const std::string interrupted = interruptions(summary);
   if (interrupted.empty()) return text;
   text += "\n  " + interrupted;
-  if (summary.steps_redone > 0) text += "; at least " + counted(summary.steps_redone, "step") + " done again";
+  const std::int64_t redone = summary.goodput.steps_redone;
+  if (redone > 0) text += "; at least " + counted(redone, "step") + " done again";
   return text;
 }
 

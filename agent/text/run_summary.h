@@ -1,40 +1,21 @@
-// The summary of a run that succeeded: how long it took, where the time went, and the steps that were done
-// again. Pure; agent/core/supervisor/decide.cc decides when it is printed.
+// The summary of a run that succeeded: how long it took, and where the time went. Pure;
+// agent/core/supervisor/decide.cc decides when it is printed.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
+#include "proto/core/goodput.h"
 #include "proto/core/training.h"
 
 namespace dtrun::agent {
-
-// Counts the steps that were trained more than once, generation by generation, from reports of the built-in
-// trainer's workers of this node. A worker that is killed does not report its last steps, so the true
-// number may be a little higher, never lower.
-class StepsRedone {
- public:
-  // `best_known`: the furthest step that an earlier generation is known to have got to, wherever it ran.
-  void begin_generation(std::int64_t best_known);
-  // This generation began after `first_step` steps and has done `step`. Reports may come in any number.
-  void progressed(std::int64_t first_step, std::int64_t step);
-
-  std::int64_t count() const { return earlier_ + in_this_generation(); }
-
- private:
-  std::int64_t in_this_generation() const;
-
-  std::int64_t earlier_ = 0;                // redone by generations that are over
-  std::int64_t best_ = 0;                   // step that any of them got to
-  std::int64_t first_step_ = 0, step_ = 0;  // of this generation
-};
 
 // The run as this node saw it.
 struct RunSummary {
   double seconds = 0;  // since its agent began
   int restarts = 0;
   int membership_changes = 0;
-  std::int64_t steps_redone = 0;
+  Goodput goodput = {};   // as the coordinator saw the run
   std::string host = {};  // where the model is, if its reader may be elsewhere
 };
 
@@ -42,7 +23,11 @@ struct RunSummary {
 // host is left out.
 std::string done_line(const Completion& completion, const std::string& host = "");
 
-// For the built-in trainer: done_line, and up to four lines more, without a final newline.
+// "goodput 93.4 %: 12.0 s training, 0.4 s redone, 0.5 s down"; kinds below a twentieth of a second are left
+// out.
+std::string goodput_text(const Goodput& spent);
+
+// For the built-in trainer: done_line, and up to five lines more, without a final newline.
 std::string summary_text(const Completion& completion, const RunSummary& summary);
 
 // For another program: one line; empty if there were no restarts.

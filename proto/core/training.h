@@ -17,6 +17,18 @@ struct DeviceMemory {
   bool operator==(const DeviceMemory&) const = default;
 };
 
+// A worker's time in one generation by its phases, in seconds; they add up to it.
+struct PhaseTimes {
+  double loading = 0;
+  double training = 0;
+  double evaluating = 0;
+  double saving = 0;  // training waits for it; most of a save is beside training
+
+  double total() const { return loading + training + evaluating + saving; }
+
+  bool operator==(const PhaseTimes&) const = default;
+};
+
 // How far the training is. The newest one replaces the one before.
 struct Progress {
   enum class Phase { kLoading, kTraining, kEvaluating, kSaving };  // the values are the wire's
@@ -32,9 +44,25 @@ struct Progress {
   std::optional<std::int64_t> first_step = {};  // steps done before this generation; none while unknown
   std::optional<DeviceMemory> memory = {};      // that of this worker's device
   bool from_in_memory_checkpoint = false;       // this generation began with a copy in a host's memory
+  std::optional<PhaseTimes> times = {};         // of this generation; none from a program that keeps none
 
   bool operator==(const Progress&) const = default;
 };
+
+// The seconds of a phase.
+inline double& part_of(PhaseTimes& times, Progress::Phase phase) {
+  switch (phase) {
+    case Progress::Phase::kLoading:
+      return times.loading;
+    case Progress::Phase::kEvaluating:
+      return times.evaluating;
+    case Progress::Phase::kSaving:
+      return times.saving;
+    case Progress::Phase::kTraining:
+      break;
+  }
+  return times.training;
+}
 
 // Training is complete: the message of rank 0.
 struct Completion {

@@ -26,6 +26,20 @@ void to_wire(const dtrun::DeviceMemory& memory, DeviceMemory* wire) {
   wire->set_total(memory.total);
 }
 
+dtrun::PhaseTimes from_wire(const PhaseTimes& wire) {
+  return {.loading = wire.loading(),
+          .training = wire.training(),
+          .evaluating = wire.evaluating(),
+          .saving = wire.saving()};
+}
+
+void to_wire(const dtrun::PhaseTimes& times, PhaseTimes* wire) {
+  wire->set_loading(times.loading);
+  wire->set_training(times.training);
+  wire->set_evaluating(times.evaluating);
+  wire->set_saving(times.saving);
+}
+
 dtrun::Progress from_wire(const Progress& wire) {
   dtrun::Progress progress{.phase = phase_of(wire.phase()),
                            .step = wire.step(),
@@ -39,6 +53,7 @@ dtrun::Progress from_wire(const Progress& wire) {
   if (wire.has_accuracy()) progress.accuracy = wire.accuracy();
   if (wire.has_first_step()) progress.first_step = wire.first_step();
   if (wire.has_memory()) progress.memory = from_wire(wire.memory());
+  if (wire.has_times()) progress.times = from_wire(wire.times());
   return progress;
 }
 
@@ -54,6 +69,7 @@ void to_wire(const dtrun::Progress& progress, Progress* wire) {
   if (progress.first_step) wire->set_first_step(*progress.first_step);
   if (progress.memory) to_wire(*progress.memory, wire->mutable_memory());
   wire->set_from_in_memory_checkpoint(progress.from_in_memory_checkpoint);
+  if (progress.times) to_wire(*progress.times, wire->mutable_times());
 }
 
 dtrun::Completion from_wire(const Completion& wire) {

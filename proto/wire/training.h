@@ -10,6 +10,9 @@ namespace dtrun::training {
 dtrun::DeviceMemory from_wire(const DeviceMemory& wire);
 void to_wire(const dtrun::DeviceMemory& memory, DeviceMemory* wire);
 
+dtrun::PhaseTimes from_wire(const PhaseTimes& wire);
+void to_wire(const dtrun::PhaseTimes& times, PhaseTimes* wire);
+
 dtrun::Progress from_wire(const Progress& wire);
 void to_wire(const dtrun::Progress& progress, Progress* wire);
 

@@ -12,6 +12,7 @@
 
 #include "proto/core/contract.h"
 #include "proto/core/exit_codes.h"
+#include "proto/core/goodput.h"
 #include "proto/core/millis.h"
 #include "proto/core/training.h"
 
@@ -94,6 +95,7 @@ struct Join {
   int restart_count = 0;
   int membership_changes = 0;
   CrashHistory crash_history;
+  Goodput goodput = {};                   // as its assignment said
   Millis age = 0;                         // of that generation
   bool hosts = false;                     // the coordinator runs inside this agent; the driver checks it
   std::vector<std::string> command = {};  // the words of a program; empty for the built-in trainer
@@ -218,6 +220,7 @@ struct GenerationFacts {
   int restart_count = 0;       // job-wide, worker failures only
   int membership_changes = 0;  // job-wide: nodes lost or taken in
   CrashHistory crash_history;  // when it started
+  Goodput goodput = {};        // until then
   std::string master_address;
   int master_port = 0;
   std::string reason;  // why it was formed, one sentence
@@ -283,6 +286,7 @@ struct JobEnd {
   int restart_count = 0;
   int membership_changes = 0;
   std::optional<Hang> hang = {};  // none unless the job hung
+  Goodput goodput = {};
 
   bool operator==(const JobEnd&) const = default;
 };

@@ -111,6 +111,7 @@ v1::RunStatus status_of(const State& state, Millis now) {
   const bool waits = state.phase == Phase::kGathering && state.deadlines.join != kNever;
   if (waits) status.set_join_timeout_left_s(seconds(std::max<Millis>(0, state.deadlines.join - now)));
   for (const News& news : state.news.all(now)) to_wire(news, status.add_news());
+  to_wire(goodput_of(state, now), status.mutable_goodput());
   const Progress* newest = nullptr;
   for (const auto& [id, member] : state.members)
     if (const Progress* progress = progress_of(member))

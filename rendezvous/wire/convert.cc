@@ -70,6 +70,32 @@ void to_wire(const CrashHistory& history, v1::CrashHistory* wire) {
   wire->set_signal(history.signal);
 }
 
+Goodput from_wire(const v1::Goodput& wire) {
+  return {.training = wire.training(),
+          .redone = wire.redone(),
+          .loading = wire.loading(),
+          .evaluating = wire.evaluating(),
+          .saving = wire.saving(),
+          .rendezvous = wire.rendezvous(),
+          .waiting = wire.waiting(),
+          .down = wire.down(),
+          .steps_redone = wire.steps_redone(),
+          .best_step = wire.best_step()};
+}
+
+void to_wire(const Goodput& goodput, v1::Goodput* wire) {
+  wire->set_training(goodput.training);
+  wire->set_redone(goodput.redone);
+  wire->set_loading(goodput.loading);
+  wire->set_evaluating(goodput.evaluating);
+  wire->set_saving(goodput.saving);
+  wire->set_rendezvous(goodput.rendezvous);
+  wire->set_waiting(goodput.waiting);
+  wire->set_down(goodput.down);
+  wire->set_steps_redone(goodput.steps_redone);
+  wire->set_best_step(goodput.best_step);
+}
+
 // ---- from agents
 
 Join from_wire(const v1::Join& wire) {
@@ -95,6 +121,7 @@ Join from_wire(const v1::Join& wire) {
           .restart_count = wire.restart_count(),
           .membership_changes = wire.membership_changes(),
           .crash_history = from_wire(wire.crash_history()),
+          .goodput = from_wire(wire.goodput()),
           .age = wire.age_ms(),
           .hosts = wire.hosts(),
           .command = {wire.command().begin(), wire.command().end()},
@@ -132,6 +159,7 @@ void to_wire(const Join& join, v1::Join* wire) {
   wire->set_restart_count(join.restart_count);
   wire->set_membership_changes(join.membership_changes);
   if (join.crash_history != CrashHistory{}) to_wire(join.crash_history, wire->mutable_crash_history());
+  if (join.goodput != Goodput{}) to_wire(join.goodput, wire->mutable_goodput());
   wire->set_age_ms(join.age);
   wire->set_hosts(join.hosts);
   for (const std::string& word : join.command) wire->add_command(word);
@@ -315,6 +343,7 @@ Assignment from_wire(std::int64_t generation, const v1::Assignment& wire) {
   assignment.restart_count = wire.restart_count();
   assignment.membership_changes = wire.membership_changes();
   assignment.crash_history = from_wire(wire.crash_history());
+  assignment.goodput = from_wire(wire.goodput());
   assignment.master_address = wire.master_address();
   assignment.master_port = wire.master_port();
   assignment.reason = wire.reason();
@@ -329,6 +358,7 @@ void to_wire(const Assignment& assignment, v1::Assignment* wire) {
   wire->set_restart_count(assignment.restart_count);
   wire->set_membership_changes(assignment.membership_changes);
   to_wire(assignment.crash_history, wire->mutable_crash_history());
+  to_wire(assignment.goodput, wire->mutable_goodput());
   wire->set_master_address(assignment.master_address);
   wire->set_master_port(assignment.master_port);
   wire->set_reason(assignment.reason);
@@ -401,7 +431,8 @@ JobEnd from_wire(const v1::JobEnd& wire) {
              .more_followers = wire.more_followers(),
              .restart_count = wire.restart_count(),
              .membership_changes = wire.membership_changes(),
-             .hang = std::nullopt};
+             .hang = std::nullopt,
+             .goodput = from_wire(wire.goodput())};
   if (wire.has_hang()) end.hang = from_wire(wire.hang());
   if (wire.has_first_failure()) end.first_failure = from_wire(wire.first_failure());
   for (const v1::WorkerOutcome& follower : wire.followers()) end.followers.push_back(from_wire(follower));
@@ -417,6 +448,7 @@ void to_wire(const JobEnd& end, v1::JobEnd* wire) {
   wire->set_restart_count(end.restart_count);
   wire->set_membership_changes(end.membership_changes);
   if (end.hang) to_wire(*end.hang, wire->mutable_hang());
+  to_wire(end.goodput, wire->mutable_goodput());
 }
 
 namespace {

@@ -16,6 +16,9 @@ void to_wire(const WorkerOutcome& outcome, v1::WorkerOutcome* wire);
 CrashHistory from_wire(const v1::CrashHistory& wire);
 void to_wire(const CrashHistory& history, v1::CrashHistory* wire);
 
+Goodput from_wire(const v1::Goodput& wire);
+void to_wire(const Goodput& goodput, v1::Goodput* wire);
+
 // ---- from agents
 
 Join from_wire(const v1::Join& wire);

@@ -68,9 +68,11 @@ TEST_CASE("an entry that is being made is not taken for a dead agent's") {
 TEST_CASE("ended runs are listed for ten minutes, of each id the newest") {
   const test::Folder folder;
   const auto path = folder.path() / "registry";
+  constexpr Goodput kSpent{.training = 2.5, .down = 1, .steps_redone = 3};
   const auto end_at = [&](const std::string& run_id, double at, int exit_code) {
     JobEntry(path, {run_id, "127.0.0.1", 4711, getpid()})
-        .finish({.job = {}, .ended_at = at, .end = {.exit_code = exit_code, .reason = "why"}});
+        .finish(
+            {.job = {}, .ended_at = at, .end = {.exit_code = exit_code, .reason = "why", .goodput = kSpent}});
   };
   end_at("a", 1000, 1);
   end_at("b", 1100, 2);
@@ -81,6 +83,7 @@ TEST_CASE("ended runs are listed for ten minutes, of each id the newest") {
   CHECK(ends[0].end.exit_code == 3);
   CHECK(ends[0].job.port == 4711);
   CHECK(ends[1].end.reason == "why");
+  CHECK(ends[1].end.goodput == kSpent);
   CHECK(ended_jobs(path, 1100 + kKeepEndedSeconds).size() == 1);
   CHECK(ended_jobs(path, 1200 + kKeepEndedSeconds).empty());
   CHECK(std::filesystem::is_empty(path));

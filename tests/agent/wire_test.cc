@@ -46,6 +46,7 @@ Assignment running() {
   assignment.restart_count = 2;
   assignment.membership_changes = 8;
   assignment.crash_history.alike = 9;
+  assignment.goodput.down = 2.5;
   assignment.group_rank = 1;
   assignment.node_count = 2;
   assignment.node = {.host = "b", .address = "10.0.0.2", .nproc = 3, .first_rank = 3};
@@ -112,6 +113,7 @@ TEST_CASE("an agent that comes back says all that a coordinator which knows noth
   CHECK(join.restart_count() == 2);
   CHECK(join.membership_changes() == 8);
   CHECK(join.crash_history().alike() == 9);
+  CHECK(join.goodput().down() == 2.5);
   CHECK(join.age_ms() == 1004);
   CHECK(join.hosts());
   CHECK(join.device() == "cuda");
@@ -128,7 +130,7 @@ TEST_CASE("an agent that was in no generation says so, and that any node rank wi
   CHECK(message.join().node_rank() == -1);
   CHECK(silent(message.join()) ==
         std::set<std::string>{"node_count", "first_rank", "world_size", "restart_count", "membership_changes",
-                              "crash_history", "age_ms", "hosts", "command", "workers", "term"});
+                              "crash_history", "goodput", "age_ms", "hosts", "command", "workers", "term"});
 }
 
 TEST_CASE("a program's words are told as far as people read them, and are always text") {

@@ -49,6 +49,7 @@
 #include "worker/trainer/divergence.h"
 #include "worker/trainer/evaluation.h"
 #include "worker/trainer/gradient_step.h"
+#include "worker/trainer/phase_clock.h"
 #include "worker/trainer/run_saver.h"
 #include "worker/trainer/step_clock.h"
 #include "worker/trainer/stop_vote.h"
@@ -124,6 +125,7 @@ class Trainer {
   AgentLink& agent_;
   const BatchSampler batches_;
   StepClock clock_;
+  PhaseClock phases_;
   std::optional<GradientStep> gradient_step_;  // from the first step to the last
   StopVote stop_vote_;
   RunSaver saver_;
@@ -157,6 +159,7 @@ Outcome Trainer::run() {
   begin();
   start_ = last_report_ = Clock::now();
   clock_.restart();
+  phases_.enter(Phase::kTraining);
   Vote vote = evaluation_is_missing() ? evaluate_now() : Vote::kGoOn;
   while (vote == Vote::kGoOn && !at_end()) {
     saver_.check();
@@ -387,6 +390,7 @@ void Trainer::report(Phase phase) {
     last_report_ = now;
   }
   progress_.memory = replica_.device->memory();
+  progress_.times = phases_.times();
   agent_.report(progress_);
 }
 
@@ -408,6 +412,7 @@ bool Trainer::evaluation_is_missing() const {
 // Returns what all ranks are to do: if one of them was told to leave, the evaluation is given up.
 Vote Trainer::evaluate_now() {
   const auto begin = Clock::now();
+  const PhaseClock::Scope timed(phases_, Phase::kEvaluating);
   const Range range(*replica_.device, "evaluation");
   report(Phase::kEvaluating);
   newest_evaluation_ = evaluate(*replica_.data.test, train_.micro_batch_size, state_.parameters.data(),
@@ -459,6 +464,7 @@ void Trainer::save_best() {
 }
 
 void Trainer::save_now(bool on_disk) {
+  const PhaseClock::Scope timed(phases_, Phase::kSaving);
   const std::optional<double> waited = saver_.save(on_disk);
   if (waited && metrics_) metrics_->write(SaveMetrics{.step = state_.step, .stall_milliseconds = *waited});
 }
@@ -469,6 +475,7 @@ Outcome Trainer::leave(Vote vote) {
   stop_point(StopPoint::kLeaving);
   gradient_step_->end();
   if (vote == Vote::kPause) return Outcome::kPaused;
+  phases_.enter(Phase::kSaving);
   report(Phase::kSaving);
   const bool saved = saver_.save_last();
   if (is_writer())
@@ -483,6 +490,7 @@ Outcome Trainer::leave(Vote vote) {
 void Trainer::finish() {
   const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
   stop_point(StopPoint::kFinishing);
+  phases_.enter(Phase::kSaving);
   report(Phase::kSaving);
   saver_.save_last();
   gradient_step_->end();

@@ -4,6 +4,7 @@
 
 #include "agent/core/supervisor/notices.h"
 #include "agent/text/report.h"
+#include "agent/text/run_summary.h"
 #include "proto/core/exit_codes.h"
 #include "proto/core/lost_exits.h"
 
@@ -92,7 +93,8 @@ void Ending::check_connection() {
   if (!s.connection.ever_connected) {
     give_up(kExitUnavailable, never_met_notice(s));
   } else if (s.job_succeeded()) {
-    tell_success(s.generation.assignment.restart_count, s.generation.assignment.membership_changes);
+    const Assignment& last = s.generation.assignment;
+    tell_success(last.restart_count, last.membership_changes, last.goodput);
     give_up(kExitOk, s.connection.why_lost + ", but all workers of the job ended with 0");
   } else {
     give_up(kExitUnavailable, gone_notice(s, now_));
@@ -158,7 +160,7 @@ void Ending::conclude() {
   if (own_.job_end->exit_code != 0) {
     report(*own_.job_end);
   } else {
-    tell_success(own_.job_end->restart_count, own_.job_end->membership_changes);
+    tell_success(own_.job_end->restart_count, own_.job_end->membership_changes, own_.job_end->goodput);
   }
   if (!s.connection.hosting) return end(own_.job_end->exit_code);
   own_.members_notice_at = now_ + kMembersNotice;
@@ -167,12 +169,12 @@ void Ending::conclude() {
 }
 
 // Only one node prints it: the one whose worker completed the training; for another program, the first one.
-void Ending::tell_success(int restarts, int membership_changes) {
+void Ending::tell_success(int restarts, int membership_changes, const Goodput& goodput) {
   const bool read_elsewhere = s.settings.begin_together || s.generation.assignment.node_count > 1;
   const RunSummary summary{.seconds = static_cast<double>(now_ - s.started_at) / 1000,
                            .restarts = restarts,
                            .membership_changes = membership_changes,
-                           .steps_redone = s.generation.steps_redone.count(),
+                           .goodput = goodput,
                            .host = read_elsewhere ? s.settings.host : ""};
   if (s.generation.completion) return print(summary_text(*s.generation.completion, summary));
   if (s.settings.builtin || s.generation.assignment.group_rank != 0) return;

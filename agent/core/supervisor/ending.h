@@ -5,6 +5,7 @@
 #include <string>
 
 #include "agent/core/supervisor/generation.h"
+#include "proto/core/goodput.h"
 
 namespace dtrun::agent {
 
@@ -34,7 +35,7 @@ class Ending : Part {
   void leave(int signal, int exit_code);
   void report_before(int signal, int exit_code);
   void conclude();
-  void tell_success(int restarts, int membership_changes);
+  void tell_success(int restarts, int membership_changes, const Goodput& goodput);
   void check_members();
   void report(JobEnd job);
   void end(int exit_code);

@@ -40,8 +40,6 @@ void Generation::begin_next() {
   begun.started_at = now_;
   begun.closed = false;
   begun.paused_since = own_.paused_since;
-  begun.steps_redone = own_.steps_redone;
-  begun.steps_redone.begin_generation(begun.assignment.crash_history.best_step);
   connection_.begin(begun.assignment);
   own_ = std::move(begun);
   std::vector<action::Spawn> spawn = workers_.choose(own_.assignment.node);
@@ -79,7 +77,10 @@ void Generation::on(const event::Progressed& e) {
 
 void Generation::on(const event::WorkerCompleted& e) {
   own_.completion = e.completion;
-  own_.steps_redone.progressed(e.completion.first_step, e.completion.step);
+  // The newest report may be some steps older.
+  if (!own_.progress) own_.progress.emplace();
+  own_.progress->first_step = e.completion.first_step;
+  own_.progress->step = e.completion.step;
 }
 
 // ---- its workers fail
@@ -289,14 +290,14 @@ void Generation::close() {
 }
 
 void Generation::send_end() {
+  // How far the workers are: goodput, and whether the run gets anywhere, depend on it.
+  if (own_.progress || s.settings.in_memory_recovery) connection_.send_heartbeat();
   if (s.all_finished()) return emit(action::SendFinished{generation()});
   action::SendStopped stopped{.generation = generation(), .outcomes = {}};
   for (const Worker& worker : s.workers.all)
     if (worker.stage == Worker::kEnded) stopped.outcomes.push_back(worker.outcome);
-  if (s.settings.in_memory_recovery) {
+  if (s.settings.in_memory_recovery)
     stopped.workers = static_cast<int>(std::ranges::count(s.workers.all, Worker::kReady, &Worker::stage));
-    connection_.send_heartbeat();  // how far they are: whether the run gets anywhere depends on it
-  }
   emit(std::move(stopped));
 }
 

@@ -57,7 +57,6 @@ void Generation::on(const event::WorkerReady& e) {
 
 // REQUIRES: progress.first_step
 void Generation::trained(const Progress& progress) {
-  own_.steps_redone.progressed(*progress.first_step, progress.step);
   const bool broken = own_.stopping || own_.broken_at;  // an older report
   if (!own_.paused_since || broken || progress.step <= *progress.first_step) return;
   emit(action::Recovered{.first_step = *progress.first_step,

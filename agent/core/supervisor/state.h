@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "agent/core/vocabulary.h"
-#include "agent/text/run_summary.h"
 #include "proto/core/millis.h"
 
 namespace dtrun::agent {
@@ -136,7 +135,6 @@ struct GenerationState {
   std::optional<Completion> completion;
   // These two live on in the next generation.
   std::optional<Millis> paused_since;  // workers that outlive a generation train again from the next one on
-  StepsRedone steps_redone;
 
   std::int64_t number() const { return assignment.generation; }
 };

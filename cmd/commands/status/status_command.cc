@@ -19,6 +19,7 @@
 #include "proto/core/contract.h"
 #include "proto/core/exit_codes.h"
 #include "rendezvous/client/status_client.h"
+#include "rendezvous/wire/convert.h"
 #include "rendezvous/wire/grpc_setup.h"
 
 namespace dtrun::cmd {
@@ -98,6 +99,7 @@ RunStatus status_of(const agent::EndedJob& ended) {
   run.set_max_restarts(ended.max_restarts);
   run.set_membership_changes(ended.end.membership_changes);
   run.set_reason(ended.end.reason);
+  if (ended.end.goodput.total() > 0) rendezvous::to_wire(ended.end.goodput, run.mutable_goodput());
   run.set_exit_code(ended.end.exit_code);
   run.set_ended_age_s(std::max(0.0, agent::wall_seconds() - ended.ended_at));
   return run;

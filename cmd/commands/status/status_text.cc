@@ -7,8 +7,11 @@
 #include <vector>
 
 #include "agent/core/gpu.h"
+#include "agent/goodput_json.h"
+#include "agent/text/run_summary.h"
 #include "proto/core/text.h"
 #include "proto/wire/training.h"
+#include "rendezvous/wire/convert.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -64,6 +67,11 @@ std::string counts(const RunStatus& run) {
   return "  world size " + std::to_string(run.world_size()) + ", nodes wanted " + nodes + ", restarts " +
          std::to_string(run.restart_count()) + " of " + std::to_string(run.max_restarts()) +
          ", membership changes " + std::to_string(run.membership_changes()) + "\n";
+}
+
+std::string goodput_line(const RunStatus& run) {
+  const Goodput spent = rendezvous::from_wire(run.goodput());
+  return spent.training > 0 ? "  " + agent::goodput_text(spent) + "\n" : "";
 }
 
 std::string progress_line(const Progress& progress) {
@@ -191,7 +199,7 @@ std::string status_text(const RunStatus& run, const std::string& endpoint, const
   std::string text = heading(run, endpoint, palette);
   if (!run.reason().empty()) text += "  because " + run.reason() + "\n";
   text += counts(run);
-  if (run.has_progress()) text += progress_line(from_wire(run.progress()));
+  if (run.has_progress()) text += progress_line(from_wire(run.progress())) + goodput_line(run);
   return text + (run.members_size() > 0 ? table(run) : "") + gpu_lines(run) + news_lines(run);
 }
 
@@ -215,6 +223,7 @@ Json status_json(const RunStatus& run, const std::string& endpoint) {
     json["ended_age"] = run.ended_age_s();
   }
   if (run.has_progress()) json["progress"] = json_of(from_wire(run.progress()));
+  if (run.has_goodput()) json["goodput"] = agent::goodput_json(rendezvous::from_wire(run.goodput()));
   if (run.join_timeout_left_s() > 0) json["join_timeout_left"] = run.join_timeout_left_s();
   json["news"] = Json::array();
   for (const News& news : run.news()) json["news"].push_back(json_of(news));

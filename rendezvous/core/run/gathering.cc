@@ -124,6 +124,7 @@ void Gathering::start_generation() {
   membership->restart_count = s_.policy.restarts();
   membership->membership_changes = s_.membership_changes;
   membership->crash_history = s_.policy.history();
+  membership->goodput = goodput_of(s_, now_);
   membership->master_address = membership->nodes.front().address;
   membership->master_port = s_.members.at(rank_assignment.members.front()).join.master_port;
   turn_.begin({.membership = membership, .started_at = now_, .seats = Seats(rank_assignment.members)});

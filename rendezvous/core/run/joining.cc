@@ -148,13 +148,17 @@ void Joining::adopt(std::int64_t generation, const Join& join) {
   membership->reason = "the coordinator was restarted, and took the run over as it runs";
   s_.policy.resume_at(membership->restart_count, join.crash_history);
   membership->crash_history = s_.policy.history();
-  turn_.begin({.membership = std::move(membership),
+  membership->goodput = within_reason(join.goodput);
+  const Millis age = std::clamp<Millis>(join.age, 0, kLongestAge);
+  turn_.begin({.membership = membership,
                .adopted = true,
-               .started_at = now_ - std::clamp<Millis>(join.age, 0, kLongestAge),
+               .started_at = now_ - age,
+               .time = {.ran = age},
                .seats = Seats::all_away(
                    join.node_count, {.until = now_ + s_.settings->heartbeat_timeout,
                                      .how_lost = "did not come back after the restart of the coordinator"}),
                .newcomer = !s_.members.empty()});
+  s_.spent = membership->goodput;
   give_up_the_gone();
 }
 

@@ -23,6 +23,7 @@
 #include "rendezvous/core/run/admission.h"
 #include "rendezvous/core/run/deadlines.h"
 #include "rendezvous/core/run/failures.h"
+#include "rendezvous/core/run/goodput.h"
 #include "rendezvous/core/run/members.h"
 #include "rendezvous/core/run/news.h"
 #include "rendezvous/core/run/restart_policy.h"
@@ -62,6 +63,7 @@ struct Generation {
   bool adopted = false;  // its nodes are known only as far as their members have come back
   Millis started_at = 0;
   std::int64_t step = 0;  // the furthest that its workers reported
+  GenerationTime time = {};
   Seats seats = {};
   bool newcomer = false;  // since its start a node joined, or has more workers, and may be taken in
   Failures failures = {};
@@ -100,6 +102,8 @@ struct State {
   Inherited inherited;
   RestartPolicy policy;
   int membership_changes = 0;
+  Goodput spent;                         // before the newest generation, and since it broke
+  Millis charged_until = 0;              // the time that goodput knows
   std::shared_ptr<const JobEnd> result;  // once over
   Millis over_at = 0;                    // once over
 

@@ -23,6 +23,7 @@ class Stepper {
   Stepper(State& state, Millis now) : s_(state), turn_(state, now) {}
 
   std::vector<Action> run(const Event& event) {
+    charge(s_, turn_.now());
     handle(event);
     advance();
     return turn_.actions();
@@ -30,7 +31,7 @@ class Stepper {
 
  private:
   void handle(const Event& event);
-  void on_heartbeat(Member& member, const Heartbeat& heartbeat);
+  void on_heartbeat(Member& member, std::int64_t generation, const Heartbeat& heartbeat);
   void on_ready(Member& member);
   std::optional<int> open_seat_of(const Member& sender, std::int64_t generation) const;
   void advance();
@@ -53,7 +54,8 @@ void Stepper::handle(const Event& event) {
   member->last_seen = turn_.now();
   member->overdue_since.reset();
   if (const auto* leave = std::get_if<Leave>(&event.body)) return leaving_.leave(event.from, *leave);
-  if (const auto* heartbeat = std::get_if<Heartbeat>(&event.body)) return on_heartbeat(*member, *heartbeat);
+  if (const auto* heartbeat = std::get_if<Heartbeat>(&event.body))
+    return on_heartbeat(*member, event.generation, *heartbeat);
   if (std::holds_alternative<Ready>(event.body)) return on_ready(*member);
   const std::optional<int> rank = open_seat_of(*member, event.generation);
   if (!rank) return;
@@ -62,10 +64,13 @@ void Stepper::handle(const Event& event) {
   if (std::holds_alternative<Finished>(event.body)) s_.current.seats.set_finished(*rank);
 }
 
-void Stepper::on_heartbeat(Member& member, const Heartbeat& heartbeat) {
+void Stepper::on_heartbeat(Member& member, std::int64_t generation, const Heartbeat& heartbeat) {
   member.report = heartbeat;
-  if (turn_.in_generation() && member.seat && heartbeat.progress)
-    s_.current.step = std::max(s_.current.step, heartbeat.progress->step);
+  if (!turn_.in_generation() || !member.seat || !heartbeat.progress) return;
+  s_.current.step = std::max(s_.current.step, heartbeat.progress->step);
+  if (*member.seat != 0 || generation != s_.generation) return;
+  s_.current.time.report = heartbeat.progress;
+  s_.current.time.reported_at = s_.current.time.ran;
 }
 
 void Stepper::on_ready(Member& member) {

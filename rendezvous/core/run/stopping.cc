@@ -172,6 +172,7 @@ void Stopping::end_job(int exit_code, const std::string& reason, const WorkerOut
   result->reason = s_.current.why = reason;
   result->restart_count = s_.policy.restarts();
   result->membership_changes = s_.membership_changes;
+  result->goodput = goodput_of(s_, now_);
   result->hang = hang;
   if (exit_code != kExitOk) result->followers = s_.current.failures.followers(first);
   if (result->followers.size() > kMaxFollowers) {

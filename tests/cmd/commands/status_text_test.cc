@@ -194,6 +194,18 @@ TEST_CASE("a pid that ends in column 79 is in the line, one that ends in column 
   }
 }
 
+TEST_CASE("goodput is told once there was training, with the kinds of loss") {
+  RunStatus run = running();
+  run.mutable_goodput()->set_loading(2);
+  CHECK(status_text(run, "h:1").find("goodput") == std::string::npos);
+  run.mutable_goodput()->set_training(6);
+  run.mutable_progress()->set_total_steps(100);
+  CHECK(line_with(status_text(run, "h:1"), "goodput") == "  goodput 75.0 %: 6.0 s training, 2.0 s loading");
+  const auto json = status_json(run, "h:1");
+  CHECK(json["goodput"]["ratio"] == 0.75);
+  CHECK(json["goodput"]["loading"] == 2);
+}
+
 TEST_CASE("as JSON a run has the same facts under stable names") {
   RunStatus run = running();
   run.mutable_members(1)->set_group_rank(-1);
@@ -210,6 +222,7 @@ TEST_CASE("as JSON a run has the same facts under stable names") {
   CHECK(json["reason"] == "node-c joined");
   CHECK_FALSE(json.contains("exit_code"));
   CHECK_FALSE(json.contains("progress"));
+  CHECK_FALSE(json.contains("goodput"));
   REQUIRE(json["nodes"].size() == 2);
   CHECK(json["nodes"][0]["ranks"] == nlohmann::ordered_json({0, 1}));
   CHECK(json["nodes"][0]["pids"] == nlohmann::ordered_json({100, 101}));

@@ -10,13 +10,12 @@ using namespace dtrun::agent::test;
 
 namespace {
 
-event::Assigned as_first_node(std::int64_t generation, int restarts, std::int64_t best_step = 0) {
+event::Assigned as_first_node(std::int64_t generation, int restarts) {
   Assignment assignment;
   assignment.generation = generation;
   assignment.node = {"a", "10.0.0.1", 1, 0};
   assignment.restart_count = restarts;
   assignment.reason = "because";
-  assignment.crash_history.best_step = best_step;
   return {assignment};
 }
 
@@ -32,6 +31,7 @@ void fail_once(Scenario& s) {
 event::Ended after_one_restart() {
   event::Ended end;
   end.job.restart_count = 1;
+  end.job.goodput.steps_redone = 20;
   return end;
 }
 
@@ -91,18 +91,6 @@ TEST_CASE("the first node of another program's run says how long it took, if the
   second.exits(0, 0);
   second.happens(after_one_restart());
   CHECK_FALSE(printed(second, "done"));
-}
-
-TEST_CASE("a node that comes after a crash hears from the coordinator how far the run was") {
-  Scenario s(builtin(1));
-  s.happens(as_first_node(4, 1, 50));
-  dtrun::Completion completion;
-  completion.step = 60;
-  completion.first_step = 30;
-  s.happens(event::WorkerCompleted{completion});
-  s.exits(0, 0);
-  s.happens(after_one_restart());
-  CHECK(printed(s, "at least 20 steps done again"));
 }
 
 TEST_CASE("the reason of a node's end is told as an error, a success is not") {

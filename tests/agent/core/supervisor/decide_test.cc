@@ -377,7 +377,7 @@ TEST_CASE("a node that had all the workers knows how the job ended, with or with
   Scenario s(builtin(1));
   s.joins(1, 0, 1);
   s.happens(event::WorkerCompleted{{2345, 0.302, 0.891, "m"}});
-  CHECK(s.exits(0, 0) == Trace{"finished g1"});
+  CHECK(s.exits(0, 0) == Trace{"heartbeat", "finished g1"});
   s.happens(event::Disconnected{"connection refused", false});
   CHECK(s.passes(999) == Trace{});  // it may be back in a moment
   CHECK(s.passes(1000) == Trace{"leave 0", "end 0"});

@@ -59,7 +59,7 @@ TEST_CASE("all workers of a program outlive: the survivor goes on, and its repla
   CHECK(s.gets(3, 2) ==
         Trace{"start g3 with the same workers", "place #0 as r2", "place #2 as r3", "heartbeat"});
   s.exits(0, 0);
-  CHECK(s.exits(1, 0) == Trace{"finished g3"});
+  CHECK(s.exits(1, 0) == Trace{"heartbeat", "finished g3"});
 }
 
 TEST_CASE("one worker of two outlives: all are stopped, and start again") {
@@ -124,5 +124,5 @@ TEST_CASE("training that is complete as the order to pause comes is finished") {
   s.both_work();
   s.happens(event::StopOrder{.generation = 1, .reason = "b is whole", .after_step = true});
   s.exits(0, 0);
-  CHECK(s.exits(1, 0) == Trace{"finished g1"});
+  CHECK(s.exits(1, 0) == Trace{"heartbeat", "finished g1"});
 }

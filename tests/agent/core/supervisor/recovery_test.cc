@@ -70,7 +70,7 @@ TEST_CASE("a worker dies: the other keeps what it has, goes on alone, and both g
   CHECK(s.gets(3, 2, 1) ==
         Trace{"start g3 with the same workers", "place #0 as r2", "place #2 as r3", "heartbeat"});
   s.exits(0, 0);
-  CHECK(s.exits(1, 0) == Trace{"finished g3"});
+  CHECK(s.exits(1, 0) == Trace{"heartbeat", "finished g3"});
 }
 
 TEST_CASE("the first worker dies: the survivor has its rank until the replacement is there") {
@@ -230,7 +230,7 @@ TEST_CASE("a generation that is complete when it was to pause is finished, and n
   s.gets(2, 1, 1);
   s.is_ready(1);
   s.happens(event::StopOrder{.generation = 2, .reason = "b is whole", .after_step = true});
-  CHECK(s.exits(0, 0) == Trace{"finished g2"});
+  CHECK(s.exits(0, 0) == Trace{"heartbeat", "finished g2"});
 }
 
 TEST_CASE("what is worse than a newcomer ends the step at once") {

@@ -1,6 +1,7 @@
 #include "tests/rendezvous/core/run/invariants.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -95,6 +96,7 @@ std::string Invariants::check(const State& state, const Event& event, const std:
   if (broken.empty()) broken = check_messages(state, event, actions);
   if (broken.empty()) broken = check_assignments(state, event, actions);
   if (broken.empty()) broken = check_end(state, event, actions);
+  if (broken.empty()) broken = check_time(state, now);
   if (broken.empty() && deep) broken = check_members(state.members);
   if (broken.empty() && deep) broken = check_seats(state);
   phase_ = state.phase;
@@ -103,7 +105,20 @@ std::string Invariants::check(const State& state, const Event& event, const std:
   restarts_ = state.policy.restarts();
   best_step_ = state.policy.history().best_step;
   ended_ = ended_ || count<Ended>(actions) > 0 || state.phase == Phase::kOver;
+  counts_time_ = state.settings && state.phase != Phase::kOver;
+  spent_ = goodput_of(state, now).total();
+  at_ = now;
   return broken;
+}
+
+// Each moment of a run is of one kind, and none is forgotten. A run that begins anew, or is taken over, has
+// another one's time.
+std::string Invariants::check_time(const State& state, Millis now) const {
+  const bool anew = state.members.joined_so_far() <= 1;
+  if (anew || !state.settings || (state.current.adopted && state.generation != generation_)) return "";
+  const double passed = counts_time_ ? static_cast<double>(now - at_) / 1000 : 0;
+  const double spent = goodput_of(state, now).total();
+  return std::abs(spent - spent_ - passed) <= 1e-9 * (1 + spent) ? "" : "the time by its use is not the time";
 }
 
 std::string Invariants::check_progress(const State& state, Millis now) const {

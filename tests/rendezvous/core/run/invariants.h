@@ -24,6 +24,7 @@ class Invariants {
   std::string check_assignments(const State& state, const Event& event,
                                 const std::vector<Action>& actions) const;
   std::string check_end(const State& state, const Event& event, const std::vector<Action>& actions) const;
+  std::string check_time(const State& state, Millis now) const;
 
   // The previous step's.
   Phase phase_ = Phase::kGathering;
@@ -32,6 +33,9 @@ class Invariants {
   int restarts_ = 0;
   std::int64_t best_step_ = 0;
   bool ended_ = false;
+  bool counts_time_ = false;
+  double spent_ = 0;  // in all, at:
+  Millis at_ = 0;
 };
 
 }  // namespace dtrun::rendezvous

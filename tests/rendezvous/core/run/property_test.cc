@@ -73,6 +73,8 @@ class Chance {
   Heartbeat heartbeat() {
     Heartbeat heartbeat;
     heartbeat.progress = Progress{.step = below(100) == 0 ? absurd() : below(40)};
+    if (below(2) == 0) heartbeat.progress->first_step = below(100) == 0 ? absurd() : below(40);
+    if (below(2) == 0) heartbeat.progress->times = {.loading = below(9) - 1.0, .training = below(99) - 1.0};
     return heartbeat;
   }
 
@@ -116,6 +118,7 @@ class Chance {
       join.node_count = below(5);
       join.world_size = join.node_count + below(3);
       join.restart_count = below(4);
+      join.goodput = {.training = below(100) - 10.0, .down = below(9) - 1.0, .best_step = below(50) - 1};
       join.crash_history = {below(5) - 1, below(50) - 1, below(5) - 1, below(3), below(2), 0};
       join.age = below(20) == 0 ? absurd() : below(60000) - 1;
     }
