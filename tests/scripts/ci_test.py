@@ -24,7 +24,7 @@ foreach(entry slow:busy net:late unit:wrong slow:always)
   string(REPLACE ":" ";" entry ${entry})
   list(GET entry 0 label)
   list(GET entry 1 name)
-  add_test(NAME ${name} COMMAND sh -c "left=$(cat ${name}); echo $((left - 1)) > ${name}; [ $left -le 0 ]"
+  add_test(NAME ${name} COMMAND sh -c "left=$(cat ${name}); echo ${name} has $left left; echo $((left - 1)) > ${name}; [ $left -le 0 ]"
            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES LABELS ${label})
 endforeach()
@@ -87,6 +87,9 @@ class TriedAgainTest(Case):
         code, said = self.run_with(busy=1, wrong=1)
         self.assertEqual(code, 1, said)
         self.assertIn("not tried again, since no clock is in it: wrong", said)
+        repeated = said[said.rindex("tests failed out of"):]
+        self.assertIn("-- busy\n", repeated)
+        self.assertIn("   wrong has 1 left\n", repeated[repeated.index("-- wrong\n"):])
         self.assertEqual((self.folder / "busy").read_text(), "0\n")
         self.assertEqual(self.kept(), [])
 
