@@ -25,9 +25,10 @@ int WorkersState::at_work() const {
 bool WorkersState::asks_gpus() const { return std::ranges::any_of(all, &Worker::gpu_asked); }
 
 bool WorkersState::all_ok() const {
-  return std::ranges::all_of(all, [](const Worker& worker) {
+  const auto ok = [](const Worker& worker) {
     return !worker.part || (worker.stage == Worker::kEnded && worker.outcome.ok());
-  });
+  };
+  return std::ranges::any_of(all, &Worker::part) && std::ranges::all_of(all, ok);
 }
 
 int State::exit_code_when_told() const {

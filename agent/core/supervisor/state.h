@@ -104,7 +104,7 @@ struct WorkersState {
   int running() const;  // those whose process has not ended
   int at_work() const;
   bool asks_gpus() const;  // a failed worker's GPU
-  bool all_ok() const;     // each that is part of the generation ended with 0
+  bool all_ok() const;     // each that is part of the generation ended with 0; false if none is
 };
 
 // Of the current generation, or the last one. Written by Generation.

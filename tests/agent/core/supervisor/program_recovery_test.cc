@@ -110,6 +110,10 @@ TEST_CASE("a node whose program is known to outlive loads before it is taken in"
   for (const int local_rank : {0, 1}) s.says_it_outlives(local_rank);
   CHECK(s.is_ready(0).empty());
   CHECK(s.is_ready(1) == Trace{"ready"});
+  CHECK(s.reconnects(true) ==
+        Trace{"join g1 as 1", "failure r2 signal 9", "heartbeat", "stopped has 2", "ready", "heartbeat"});
+  s.gets(2, 2);
+  CHECK_FALSE(printed(s, "had ended with 0"));
 }
 
 TEST_CASE("a collective that broke without a cause makes no culprit") {
