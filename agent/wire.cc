@@ -182,10 +182,11 @@ event::WorkerReady to_event(int serial, const control::Ready& message) {
   return ready;
 }
 
-control::FromAgent hello_ack(bool outlives) {
+control::FromAgent hello_ack(bool outlives, const std::string& unit_file) {
   control::FromAgent message;
   message.mutable_hello_ack()->set_protocol(kControlProtocol);
   message.mutable_hello_ack()->set_outlives(outlives);
+  message.mutable_hello_ack()->set_unit_file(unit_file);
   return message;
 }
 

@@ -45,7 +45,7 @@ event::WorkerReady to_event(int serial, const control::Ready& message);
 
 // The answers to Hello: to a program, and to a worker of the built-in trainer. `gpus` by local rank, where
 // the trainer computes on them.
-control::FromAgent hello_ack(bool outlives);
+control::FromAgent hello_ack(bool outlives, const std::string& unit_file);
 control::FromAgent job_message(const BuiltinTrainer& trainer, const std::vector<Gpu>& gpus, int local_rank,
                                bool in_memory_checkpoint = false);
 // `index`: among this node's workers of the generation.

@@ -201,9 +201,17 @@ void WorkerRunner::greet(WorkerProcess& worker, int serial, const control::Hello
   if (!same)
     tell_people("dtrun and the worker kit of rank " + std::to_string(worker.rank()) +
                 " are of different versions " + versions + ": that rank does not outlive its peers");
-  const bool outlives = same && hello.outlives() && agent_.state.settings.in_memory_recovery;
-  if (outlives) events_.happened(event::WorkerOutlives{.serial = serial});
-  worker.send(hello_ack(outlives));
+  const int unit = std::max(1, hello.unit());
+  const bool may = agent_.state.settings.in_memory_recovery && spec_.nproc % unit == 0;
+  const bool outlives = same && hello.outlives() && may;
+  if (outlives) events_.happened(event::WorkerOutlives{.serial = serial, .unit = unit});
+  worker.send(hello_ack(outlives, unit_file(worker.local_rank() - worker.local_rank() % unit)));
+}
+
+// A unit's workers are started at once, so the number of its first process is theirs alone.
+std::string WorkerRunner::unit_file(int first) const {
+  const int serial = agent_.state.workers.all[static_cast<std::size_t>(first)].serial;
+  return agent_.scratch.make().ok() ? agent_.scratch.path() / ("unit-" + std::to_string(serial)) : "";
 }
 
 // One worker speaks for those of its node.

@@ -86,6 +86,7 @@ class WorkerRunner {
   void start(int serial, WorkerPlan plan);
   void said(WorkerProcess& worker, int serial, const control::FromWorker& message);
   void greet(WorkerProcess& worker, int serial, const control::Hello& hello);
+  std::string unit_file(int first) const;
   void progressed(const WorkerProcess& worker, const Progress& progress);
   bool let_end(const WorkerProcess& worker, bool well);
   void ended(int serial, WorkerOutcome outcome, bool never_ran);

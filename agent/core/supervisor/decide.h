@@ -65,6 +65,7 @@ struct GpusFree {    // the answer to AwaitGpus
 struct WorkerOutlives {  // a program's worker has said that it outlives generations, and was answered that it
                          // may
   int serial = 0;
+  int unit = 1;  // WorkersState's
 };
 struct WorkerReady {  // it waits for a place in a generation
   int serial = 0;

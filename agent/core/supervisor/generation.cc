@@ -88,6 +88,7 @@ void Generation::on(const event::WorkerCompleted& e) {
 const Worker* Generation::on(const event::WorkerExited& e) {
   const Worker* worker = workers_.ended(e);
   if (worker == nullptr) return nullptr;
+  workers_.end_broken_units();
   settle_later();
   if (!worker->part && !s.is_ending()) {
     if (workers_.replace(*worker)) return nullptr;
@@ -296,8 +297,7 @@ void Generation::send_end() {
   action::SendStopped stopped{.generation = generation(), .outcomes = {}};
   for (const Worker& worker : s.workers.all)
     if (worker.stage == Worker::kEnded) stopped.outcomes.push_back(worker.outcome);
-  if (s.settings.in_memory_recovery)
-    stopped.workers = static_cast<int>(std::ranges::count(s.workers.all, Worker::kReady, &Worker::stage));
+  if (s.settings.in_memory_recovery) stopped.workers = s.workers.waiting();
   emit(std::move(stopped));
 }
 

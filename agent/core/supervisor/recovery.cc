@@ -8,8 +8,13 @@
 namespace dtrun::agent {
 namespace {
 
-// Workers that were told to leave a generation at once only wait for the microbatch in hand.
+// Workers that were told to leave a generation at once only wait for the microbatch in hand; those of units
+// for the gradients of the step in hand, since they leave it together.
 constexpr Millis kPauseLimit = 10000;
+
+Millis pause_limit(const State& state) {
+  return state.workers.unit > 1 ? std::max(kPauseLimit, state.settings.shutdown_timeout) : kPauseLimit;
+}
 
 }  // namespace
 
@@ -32,7 +37,7 @@ void Generation::pause(const std::string& reason, bool after_step) {
   if (after_step)
     own_.pause_at = now_ + s.settings.shutdown_timeout / 2;
   else
-    own_.kill_at = std::min(own_.kill_at.value_or(now_ + kPauseLimit), now_ + kPauseLimit);
+    own_.kill_at = std::min(own_.kill_at.value_or(now_ + pause_limit(s)), now_ + pause_limit(s));
 }
 
 void Generation::end_paused() {
@@ -45,8 +50,12 @@ void Generation::end_paused() {
 // generation with its trained state.
 void Generation::on(const event::WorkerReady& e) {
   const Worker* worker = workers_.find(e.serial);
-  const bool known = worker != nullptr && worker->alive() && (s.settings.builtin || worker->outlives);
-  if (!known || !workers_.ready(e)) return;
+  const bool known =
+      worker != nullptr && worker->alive() && !worker->lost && (s.settings.builtin || worker->outlives);
+  if (!known) return;
+  const bool left = workers_.ready(e);
+  workers_.end_broken_units();
+  if (!left) return;
   if (e.step && own_.progress) own_.progress->step = std::max(own_.progress->step, *e.step);
   if (!e.error.empty())
     broken(*worker, e.error);

@@ -19,7 +19,21 @@ bool is_schedulers(int signal) { return signal == SIGTERM || signal == SIGUSR1 |
 int WorkersState::running() const { return static_cast<int>(std::ranges::count_if(all, &Worker::alive)); }
 
 int WorkersState::at_work() const {
-  return static_cast<int>(std::ranges::count(all, Worker::kAtWork, &Worker::stage));
+  return static_cast<int>(std::ranges::count_if(all, [](const Worker& worker) {
+    return worker.stage == Worker::kAtWork || (worker.lost && worker.alive());
+  }));
+}
+
+int WorkersState::waiting() const {
+  return static_cast<int>(std::ranges::count_if(all, [this](const Worker& worker) {
+    return std::ranges::all_of(unit_of(worker),
+                               [](const Worker& peer) { return peer.stage == Worker::kReady && !peer.lost; });
+  }));
+}
+
+std::span<const Worker> WorkersState::unit_of(const Worker& worker) const {
+  const auto first = static_cast<std::size_t>(worker.local_rank - worker.local_rank % unit);
+  return std::span(all).subspan(first, static_cast<std::size_t>(unit));
 }
 
 bool WorkersState::asks_gpus() const { return std::ranges::any_of(all, &Worker::gpu_asked); }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -82,6 +83,7 @@ struct Worker {
   bool part = false;      // of the current generation; a replacement that is not stays outside until the next
   int rank = 0;           // in it
   bool outlives = false;  // of another program: it has said that it outlives generations
+  bool lost = false;      // its unit is not whole any more, so it was killed
   std::optional<std::int64_t> step = {};  // steps done by the state in its memory
   WorkerOutcome outcome = {};
   bool held = false;             // its process starts once the GPUs are free
@@ -100,11 +102,17 @@ struct WorkersState {
   bool known_to_outlive = false;
   int failed_warm_ups = 0;  // in a row
   std::set<int> signals;    // that we sent to workers of the current generation
+  // Of a program, as its workers have said: so many neighbours by local rank are a unit. They hold one state
+  // together, and so they live and die together, and are placed together. Divides their number.
+  int unit = 1;
 
-  int running() const;  // those whose process has not ended
-  int at_work() const;
+  int running() const;     // those whose process has not ended
+  int at_work() const;     // also those that are lost
+  int waiting() const;     // ready, in units that are so as a whole
   bool asks_gpus() const;  // a failed worker's GPU
   bool all_ok() const;     // each that is part of the generation ended with 0; false if none is
+  // Itself among them.
+  std::span<const Worker> unit_of(const Worker& worker) const;
 };
 
 // Of the current generation, or the last one. Written by Generation.

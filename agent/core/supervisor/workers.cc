@@ -1,10 +1,12 @@
 #include "agent/core/supervisor/workers.h"
 
 #include <algorithm>
+#include <csignal>
 #include <functional>
 
 #include "agent/core/supervisor/outcome.h"
 #include "agent/text/report.h"
+#include "proto/core/text.h"
 
 namespace dtrun::agent {
 namespace {
@@ -14,6 +16,13 @@ constexpr int kWarmUps = 3;
 
 bool has_loaded(const Worker& worker) {
   return worker.stage == Worker::kReady || worker.stage == Worker::kAtWork;
+}
+
+// The greater, the sooner it can work in a generation.
+int readiness(const Worker& worker) {
+  if (!worker.alive() || worker.lost) return 0;
+  if (worker.stage != Worker::kReady) return 1;
+  return worker.step ? 3 : 2;
 }
 
 }  // namespace
@@ -38,6 +47,7 @@ const Worker* Workers::ended(const event::WorkerExited& e) {
   if (worker == nullptr) return nullptr;
   worker->stage = Worker::kEnded;
   worker->outcome = complete(e.outcome, s, e.never_ran);
+  if (worker->lost) worker->outcome.collateral = true;
   worker->outcome.gpu = worker->gpu_trouble;
   return worker;
 }
@@ -47,6 +57,7 @@ void Workers::on(const event::WorkerOutlives& e) {
   if (worker == nullptr || !worker->alive() || !s.settings.in_memory_recovery) return;
   if (worker->part && s.generation.stopping) return;
   worker->outlives = true;
+  own_.unit = e.unit;
   if (worker->stage == Worker::kAtWork) worker->stage = Worker::kLoading;
   own_.known_to_outlive = own_.known_to_outlive || std::ranges::all_of(own_.all, &Worker::outlives);
 }
@@ -67,6 +78,28 @@ bool Workers::ready(const event::WorkerReady& e) {
   return false;
 }
 
+// A worker of a unit may end with 0 before the others do; but one that waits for a place will get none.
+void Workers::end_broken_units() {
+  if (!s.workers_outlive() || s.is_ending()) return;
+  int count = 0;
+  for (Worker& worker : own_.all) {
+    if (!worker.alive() || worker.lost) continue;
+    const bool broken = std::ranges::any_of(own_.unit_of(worker), [&](const Worker& peer) {
+      return peer.stage == Worker::kEnded && (!peer.outcome.ok() || worker.stage == Worker::kReady);
+    });
+    if (!broken) continue;
+    worker.lost = true;
+    signal(SIGKILL, worker.serial);
+    ++count;
+  }
+  if (count == 0) return;
+  const bool none = std::ranges::all_of(own_.all, [this](const Worker& worker) {
+    return std::ranges::any_of(own_.unit_of(worker), [](const Worker& peer) { return readiness(peer) == 0; });
+  });
+  print("ending " + counted(count, "worker") + " whose unit is not whole any more" +
+        (none ? "; no whole unit is left on this node" : ""));
+}
+
 void Workers::ask_gpu(const Worker& worker) {
   if (!s.settings.has_gpu_driver || worker.gpu_asked || !worker.gpu_trouble.empty()) return;
   own_.all[static_cast<std::size_t>(worker.local_rank)].gpu_asked = true;
@@ -80,12 +113,13 @@ const Worker* Workers::gpu_found(const event::GpuFound& e) {
   return worker;
 }
 
-// Ready workers come first, then those that have begun to load. Ranks are in the order of local ranks.
+// Units whose workers all have a trained state come first, then those that are ready without one, then those
+// that have begun to load. Ranks are in the order of local ranks.
 std::vector<action::Spawn> Workers::choose(const rendezvous::Node& node) {
   std::vector<Worker*> order;
   for (Worker& worker : own_.all) order.push_back(&worker);
-  std::ranges::stable_sort(order, std::greater<>(), [](const Worker* worker) {
-    return worker->stage == Worker::kReady ? 2 : worker->alive() ? 1 : 0;
+  std::ranges::stable_sort(order, std::greater<>(), [this](const Worker* worker) {
+    return readiness(*std::ranges::min_element(own_.unit_of(*worker), {}, readiness));
   });
   for (std::size_t i = 0; i < order.size(); ++i) order[i]->part = static_cast<int>(i) < node.nproc;
   int rank = node.first_rank;
@@ -96,9 +130,12 @@ std::vector<action::Spawn> Workers::choose(const rendezvous::Node& node) {
 }
 
 std::vector<action::Spawn> Workers::spawn_missing() {
+  std::vector<Worker*> missing;  // of units none of whose workers is left
+  for (Worker& worker : own_.all)
+    if (std::ranges::none_of(own_.unit_of(worker), &Worker::alive)) missing.push_back(&worker);
   std::vector<action::Spawn> spawn;
-  for (Worker& worker : own_.all) {
-    if (worker.alive()) continue;
+  for (Worker* const one : missing) {
+    Worker& worker = *one;
     worker = {.local_rank = worker.local_rank,
               .stage = s.settings.builtin || !worker.part ? Worker::kLoading : Worker::kAtWork,
               .serial = own_.next_serial++,
@@ -161,8 +198,10 @@ void Workers::warm_up() {
 }
 
 bool Workers::replace(const Worker& worker) {
-  if (!worker.outcome.retryable || ++own_.failed_warm_ups >= kWarmUps) return false;
-  print(ended_early_text(worker.outcome) + "; starting another");
+  if (!worker.lost) {
+    if (!worker.outcome.retryable || ++own_.failed_warm_ups >= kWarmUps) return false;
+    print(ended_early_text(worker.outcome) + "; starting another");
+  }
   warm_up();
   return true;
 }

@@ -28,6 +28,8 @@ class Workers : Part {
   // It waits for a place: takes it at once if there is one for it. True if it left one for that.
   // REQUIRES: it is alive
   bool ready(const event::WorkerReady& e);
+  // Ends what is left of units that lost a worker: nobody holds their state as a whole.
+  void end_broken_units();
   // Asks for its GPU's part in its end, unless that is known or asked.
   void ask_gpu(const Worker& worker);
   // The worker whose GPU was asked for; null if nothing was.
@@ -45,7 +47,7 @@ class Workers : Part {
   // of a program that is not known to outlive generations are started in one.
   void warm_up();
   // A worker ended before it took part in the run: that is no failure of the run at first, and another one is
-  // started. False if too many of them ended so.
+  // started. False if too many of them ended so. One that ended with its unit does not count.
   bool replace(const Worker& worker);
   // Tells the coordinator that the next generation can have all of them, if it can and this one does not.
   void tell_ready();

@@ -69,7 +69,7 @@ TEST_CASE("what is not known is skipped, null is absent, and what is wrong is to
 TEST_CASE("the agent's messages are one line each") {
   control::FromAgent message;
   message.mutable_hello_ack()->set_protocol(7);
-  CHECK(to_json_line(message) == "{\"hello_ack\":{\"protocol\":7,\"outlives\":false}}\n");
+  CHECK(to_json_line(message) == "{\"hello_ack\":{\"protocol\":7,\"outlives\":false,\"unit_file\":\"\"}}\n");
   control::Start& start = *message.mutable_start();
   start.set_world_size(3);
   start.set_generation(9);
