@@ -126,18 +126,20 @@ class KitJob:
 
 
 def check_steps(test, job, total):
-    """Every step was done, all ranks had the same parameters after each, and nobody did one twice; all ended alike."""
+    """Every step was done, all ranks had the same parameters after each (with units, all with the same place in theirs), and
+    nobody did one twice; all ended alike."""
     seen, hashes, done = set(), collections.defaultdict(set), collections.Counter()
     for line in job.lines("step"):
         seen.add(line["step"])
-        hashes[line["step"]].add(line["hash"])
+        hashes[line["step"], line["place"]].add(line["hash"])
         done[line["pid"], line["step"]] += 1
     test.assertEqual(seen, set(range(total)), job.errors())
     test.assertEqual({step: found for step, found in hashes.items() if len(found) > 1}, {})
     test.assertEqual([which for which, times in done.items() if times > 1], [])
     ends = job.lines("end")
     test.assertEqual({line["done"] for line in ends}, {total}, job.errors())
-    test.assertEqual(len({(line["params"], line["moments"], line["lr"]) for line in ends}), 1)
+    places = {line["place"] for line in ends}
+    test.assertEqual(len({(line["place"], line["params"], line["moments"], line["lr"]) for line in ends}), len(places))
 
 
 def measure():

@@ -44,6 +44,9 @@ class KitTest(unittest.TestCase):
     def test_a_rank_dies_after_its_update(self):
         self.check_killed(faults="update:2:9", pause=0.1)
 
+    def test_a_rank_dies_while_its_peers_average_the_gradients_of_a_bare_model(self):
+        self.check_killed(faults="average:1:9", pause=0.1, bare=1)
+
     def test_a_rank_dies_in_the_first_step_and_another_in_the_last(self):
         job = self.run_job(faults=f"begin:1:0,update:0:{STEPS - 1}")
         check_steps(self, job, STEPS)

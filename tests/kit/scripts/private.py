@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 from dtrun import _torch_private as private
 from dtrun._groups import Groups
+from dtrun._units import Twins, Unit
 
 
 def check(what, holds):
@@ -36,7 +37,7 @@ def gradient(wrapper, rank):
     return torch.cat([p.grad.flatten() for p in wrapper.parameters()])
 
 
-def breaks(groups, rank):
+def breaks(groups, rank, all_reduce):
     """Rank 0 waits in an all-reduce to which rank 1 does not come, and another thread wakes it."""
     begun = time.monotonic()
     if rank == 1:
@@ -44,11 +45,24 @@ def breaks(groups, rank):
         return
     threading.Timer(0.3, groups.break_all).start()
     try:
-        dist.all_reduce(torch.ones(5))
+        all_reduce()
         check("a broken all-reduce ends without an error", False)
     except Exception as error:
         check(f"{error!r} is not known as a peer's fault", private.is_peers_fault(error))
     check("nobody wakes who waits in gloo", time.monotonic() - begun < 1.3)
+
+
+def stands_beside(folder, number, rank):
+    """A group of gloo's own beside the default one: it computes, and is broken as that is."""
+    twins = Twins("gloo", Unit(1, 0))
+    with twins.watched():
+        twins.make(dist.FileStore(os.path.join(folder, f"beside{number}"), 2), rank, 2)
+    ones = torch.ones(5)
+    twins.peers.allreduce([ones]).wait()
+    (twins.peers.send([ones], 1, 0) if rank == 0 else twins.peers.recv([ones], 0, 0)).wait()
+    check("a group beside the default one adds up wrongly", bool((ones == 2).all()))
+    breaks(twins, rank, lambda: twins.peers.allreduce([ones]).wait())
+    twins.destroy()
 
 
 def main(rank, folder):
@@ -73,7 +87,8 @@ def main(rank, folder):
         before = private.collectives_begun()
         dist.all_reduce(torch.ones(5))
         check("the number of collectives is not counted", private.collectives_begun() == before + 1)
-        breaks(groups, rank)
+        stands_beside(folder, generation, rank)
+        breaks(groups, rank, lambda: dist.all_reduce(torch.ones(5)))
     optimizer, called = torch.optim.SGD(old.parameters(), lr=0.1), []
     private.before_update(optimizer, lambda: called.append(1))
     torch.optim.lr_scheduler.LinearLR(optimizer)

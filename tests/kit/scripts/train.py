@@ -3,8 +3,9 @@ parameters, to $KIT_OUT, and one at its end. Options are in the environment (opt
 
 $KIT_FAULTS is a list "NAME:RANK:STEP,…". Each happens once in a job, however often the step is done: a file in $KIT_ONCE
 says that it has. forward, reduce (in the all-reduce), update (after opt.step()), begin (before the block) kill the rank;
-raise is an error of the script's own, asleep waits before the collective, lag a second before the rank asks for the next
-step, and torn adds a collective after the update, in which the rank dies."""
+average kills a rank whose twins are in job.average, raise is an error of the script's own, asleep waits before the
+collective, lag a second before the rank asks for the next step, and torn adds a collective after the update, in which the
+rank dies."""
 
 import hashlib
 import json
@@ -23,6 +24,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import dtrun
+from sharded import sharded
 
 
 def option(name, default):
@@ -41,7 +43,8 @@ def say(event, **more):
 
 
 def digest(tensors):
-    return hashlib.sha256(b"".join(bytes(t.detach().contiguous().numpy().tobytes()) for t in tensors)).hexdigest()[:16]
+    mine = (t.detach().to_local() if hasattr(t, "to_local") else t.detach() for t in tensors)
+    return hashlib.sha256(b"".join(bytes(t.contiguous().numpy().tobytes()) for t in mine)).hexdigest()[:16]
 
 
 def strikes(name, step):
@@ -61,19 +64,25 @@ def dies():
 
 
 torch.set_num_threads(1)
-job = dtrun.start("gloo")
+unit = option("UNIT", 1)
+job = dtrun.start("gloo", unit)
 if option("LOAD", 0.0):
     say("loading")
     time.sleep(option("LOAD", 0.0))
 torch.manual_seed(1)
 generator = torch.Generator().manual_seed(3)
-samples = torch.randn(1024, 64, generator=generator), torch.randint(0, 10, (1024,), generator=generator)
+samples = torch.randn(1024, 64, generator=generator), torch.randint(0, 10, (1024,), generator=generator), torch.arange(1024)
 data = dtrun.Batches(torch.utils.data.TensorDataset(*samples), global_batch_size=48, num_workers=option("LOADERS", 0))
 width = option("WIDTH", 128)
 norm = nn.BatchNorm1d(width) if option("NORM", 0) else nn.Identity()
 drop = nn.Dropout(0.1) if option("DROP", 0) else nn.Identity()
 net = nn.Sequential(nn.Linear(64, width), norm, nn.ReLU(), drop, nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10))
-model = DDP(net, find_unused_parameters=bool(option("FIXED_LAYOUT", 0)))
+if unit > 1:
+    model = sharded(net, by_hand=not option("FSDP", 0))
+elif option("BARE", 0):
+    model = net
+else:
+    model = DDP(net, find_unused_parameters=bool(option("FIXED_LAYOUT", 0)))
 opt = torch.optim.AdamW(model.parameters(), lr=1e-3)
 sched = torch.optim.lr_scheduler.LinearLR(opt, total_iters=200)
 job.keep(model=model, opt=opt, sched=sched)
@@ -89,7 +98,7 @@ def groups(job):
 for step in job.steps(option("STEPS", 100), data, min_workers=option("MIN", 1)):
     if strikes("begin", step):
         dies()
-    with step as (x, y):
+    with step as (x, y, which):
         opt.zero_grad()
         if strikes("asleep", step):
             time.sleep(1e6)
@@ -104,6 +113,11 @@ for step in job.steps(option("STEPS", 100), data, min_workers=option("MIN", 1)):
         time.sleep(1 if step.number >= PATIENT_FROM and job.world_size < option("WHOLE", 1) else option("PAUSE", 0.0))
         if strikes("skew", step):
             time.sleep(0.5)
+        if strikes("average", step):
+            time.sleep(0.2)
+            dies()
+        if (unit > 1 or model is net) and not option("FORGETFUL", 0):
+            job.average(model.parameters())
         opt.step()
         sched.step()
         if strikes("update", step):
@@ -116,12 +130,13 @@ for step in job.steps(option("STEPS", 100), data, min_workers=option("MIN", 1)):
             raise ValueError("a bug of the script")
         step.log(loss=loss.item())
     if step.committed:
-        say("step", step=step.number, rank=job.rank, world=job.world_size, gen=job.generation, hash=digest(net.parameters()))
+        say("step", step=step.number, rank=job.rank, world=job.world_size, gen=job.generation,
+            place=job.rank % unit, hash=digest(model.parameters()), samples=which.tolist())
     if strikes("lag", step):
         say("lagging")
         time.sleep(1)
 
-say("end", rank=job.rank, done=job.done, params=digest(net.parameters()), lr=sched.get_last_lr()[0],
+say("end", rank=job.rank, place=job.rank % unit, done=job.done, params=digest(model.parameters()), lr=sched.get_last_lr()[0],
     buffers=digest(net.buffers()), moments=digest(state["exp_avg"] for state in opt.state.values()),
     stopping=job.stopping, fds=len(os.listdir("/proc/self/fd")), threads=len(os.listdir("/proc/self/task")))
 time.sleep(option("SAVE", 0.0))

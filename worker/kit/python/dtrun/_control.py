@@ -52,6 +52,7 @@ class Agent:
         self._said_hello = False
         self._closing = False
         self.outlives = False  # the agent and this worker have agreed on it
+        self.unit_file = ""    # by which the processes of a unit find each other
         # Told to leave the generation at once; set before on_pause is called.
         self.left = threading.Event()
         # The same, or told to leave it after a step, or to end.
@@ -66,11 +67,11 @@ class Agent:
 
     # ---- what is said
 
-    def hello(self, outlives: bool) -> bool:
-        """Says what this worker is. True if the agent will keep it over the death of peers."""
+    def hello(self, outlives: bool, unit: int = 1) -> bool:
+        """Says what this worker is: one of `unit` neighbours that hold a state together. True if the agent will keep it over the death of peers."""
         self._said_hello = True
         try:
-            self._send(hello={"protocol": PROTOCOL, "pid": os.getpid(), "outlives": outlives})
+            self._send(hello={"protocol": PROTOCOL, "pid": os.getpid(), "outlives": outlives, "unit": unit})
         except OSError:
             return False
         with self._changed:
@@ -81,6 +82,7 @@ class Agent:
                     "plain loop. Install the package that came with dtrun")
             return False
         self.outlives = outlives and bool(ack.get("outlives"))
+        self.unit_file = ack.get("unit_file", "")
         return self.outlives
 
     def ready(self, step: int | None = None, torn: bool = False, error: str = "") -> dict[str, Any] | None:

@@ -26,15 +26,20 @@ class Groups:
         self._epolls: set[int] = set()
         self._before: set[int] | None = None  # while groups are being made: what was there before
         self._timeout: dict[str, timedelta] = {}
+        self.peers: Any = None  # the group of those who hold the same state
 
     def make(self, store: dist.Store, rank: int, world_size: int) -> None:
         """The default group. Within watched()."""
         dist.init_process_group(self._backend, store=store, rank=rank, world_size=world_size, **self._timeout)
+        self.peers = dist.group.WORLD
 
     def make_alone(self) -> None:
         """That of one rank, for the lines above the loop."""
         with self.watched():
             self.make(dist.HashStore(), 0, 1)
+        self._require_epolls()
+
+    def _require_epolls(self) -> None:
         if "gloo" in self._backend and not self._epolls:
             self._timeout = {"timeout": SHORT_TIMEOUT}
 
@@ -67,8 +72,16 @@ class Groups:
         self.break_all()
         with self._lock:
             self._epolls.clear()
+        self.forget()
+
+    def forget(self) -> None:
+        self.peers = None
         if dist.is_initialized():
             dist.destroy_process_group()
+
+    def end(self) -> None:
+        """Before the process does: else a thread of gloo may end it with SIGABRT."""
+        self.destroy()
 
 
 def choose_interface(address: str) -> None:

@@ -1,5 +1,4 @@
-"""The last step of a generation, when it ends so that nothing is done again: who was told says which step it has begun; the
-greatest of these is the last, so nobody waits in a step that another leaves out."""
+"""The last step of a generation, when it ends so that nothing is done again."""
 
 from __future__ import annotations
 
@@ -11,6 +10,9 @@ PEERS_S = 60.0  # they are told at the same time, but one may be computing
 
 
 class LastStep:
+    """Who was told says which step it has begun; the greatest of these is the last, so nobody waits in a step that another
+    leaves out."""
+
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._lock = threading.Lock()  # guards the next four: of this generation
@@ -52,3 +54,19 @@ class LastStep:
             self._agent.set(f"dtrun/pause/{rank}", str(entered).encode())
         except (Left, TimeoutError, OSError):
             pass
+
+
+class AgreedStep:
+    """With units, which agree in each step anyway: the first one at whose end any rank says that it was told is the last."""
+
+    def __init__(self) -> None:
+        self.told = self.over = False
+
+    def begin_generation(self, rank: int, world_size: int) -> None:
+        self.told = self.over = False
+
+    def asked(self) -> None:
+        self.told = True
+
+    def may_enter(self, step: int) -> bool:
+        return not self.over

@@ -6,7 +6,8 @@ from __future__ import annotations
 import os
 import socket
 import types
-from typing import Iterator
+from datetime import timedelta
+from typing import Any, Iterator
 
 import torch
 import torch.distributed as dist
@@ -33,6 +34,11 @@ def is_peers_fault(error: BaseException) -> bool:
     if kind is not None and isinstance(error, kind):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in PEER_GONE)
+
+
+def gloo_group(store: dist.Store, rank: int, size: int, timeout: timedelta = timedelta(minutes=30)) -> Any:
+    """A group beside the default one, with ranks that are not in that. It has the methods of ProcessGroup."""
+    return dist.ProcessGroupGloo(store, rank, size, timeout)
 
 
 def remake_wrapper(wrapper: DistributedDataParallel) -> None:

@@ -11,18 +11,20 @@ import os
 import signal
 import sys
 import threading
-from typing import Any, Iterator
+from typing import Any, Callable, Iterable, Iterator
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from . import _control, _torch_private
+from ._agreement import TORN, held, held_by_units, transfers
 from ._control import Agent, Left
 from ._groups import Groups, choose_interface
-from ._pause import LastStep
+from ._pause import AgreedStep, LastStep
 from ._state import receive_state, send_state
 from ._store import AgentStore
+from ._units import Twins, Unit, Votes, average, check_unit
 from .job import Job, Step, start_plain
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)  # the loop ends after the step in hand
@@ -30,6 +32,9 @@ PEER_S = 0.2  # how long to wait for a peer's count of collectives: it says it a
 MOST_ERROR = 200  # characters of an error that the agent is told
 NOTHING_WHOLE = ("no worker holds a whole state: a step broke after its first optimizer.step(). Collectives of a step belong "
                  "before that; all begin again")
+NO_WHOLE_UNIT = "no unit holds a whole state: all begin again"
+AVERAGE_FIRST = ("with units, a step calls job.average(model.parameters()) once, between backward and the first optimizer.step(): "
+                 "who has updated can neither do the step again nor be sure that its peers did it")
 OUTSIDE = ("a collective outside of a step's block broke, so nobody can do it again: put it to the beginning of a block "
            "(`with step:`), which is repeated")
 
@@ -46,7 +51,7 @@ class ElasticStep(Step):
         self._random = torch.get_rng_state()
         self._buffers = [buffer.clone() for buffer in self._elastic.buffers]
         batch = super().__enter__()
-        self._elastic.inside = True
+        self._elastic.begin_step()
         return batch
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
@@ -68,13 +73,18 @@ class ElasticStep(Step):
 
 
 class ElasticJob(Job):
-    def __init__(self, backend: str, agent: Agent) -> None:
+    def __init__(self, backend: str, agent: Agent, unit: int) -> None:
         super().__init__()
         self.agent = agent
         self.buffers: list[torch.Tensor] = []
         self.inside = False  # a step's block
-        self._groups = Groups(backend)
-        self._last_step = LastStep(agent)
+        self._unit = Unit(unit, self.local_rank % unit)
+        self._groups: Groups = Twins(backend, self._unit) if unit > 1 else Groups(backend)
+        self._last_step: LastStep | AgreedStep = AgreedStep() if unit > 1 else LastStep(agent)
+        self._end_asked = False
+        self._averaged = False  # in this step
+        self._averages = 0      # in this generation, of units
+        self._begun_before = 0  # collectives of the default group, before this generation
         self._optimizers: list[torch.optim.Optimizer] = []
         self._wrappers: list[DistributedDataParallel] = []
         self._touched = False  # an optimizer has begun to change the parameters in this step
@@ -83,8 +93,11 @@ class ElasticJob(Job):
         self._finishing = False
         self._earlier_handlers: dict[int, Any] = {}
         agent.on_start, agent.on_pause, agent.waits = self._placed, self._pause, self._waits
-        self._groups.make_alone()
-        atexit.register(self._groups.destroy)  # else a thread of gloo may end the process with SIGABRT
+        if isinstance(self._groups, Twins):
+            self._groups.make_unit(agent.unit_file)
+        else:
+            self._groups.make_alone()
+        atexit.register(self._groups.end)
 
     # ---- what the script says
 
@@ -134,12 +147,20 @@ class ElasticJob(Job):
 
     def _all_done(self) -> bool:
         """Nobody goes before all have done the last step: whoever dies in it would leave no peer with the state."""
+        def wait_for_all() -> None:
+            try:
+                self.agent.set(f"dtrun/done/{self.rank}", b"")
+                AgentStore(self.agent).wait([f"dtrun/done/{rank}" for rank in range(self.world_size)])
+            except TimeoutError as error:
+                raise Left() from error
+
         self._finishing = True
         try:
-            self.agent.set(f"dtrun/done/{self.rank}", b"")
-            AgentStore(self.agent).wait([f"dtrun/done/{rank}" for rank in range(self.world_size)])
+            self._together(wait_for_all)
             return True
-        except (Left, TimeoutError):
+        except Exception as problem:
+            if not self.is_fault(problem):
+                raise
             self.leave()
             return self.stopping
         finally:
@@ -151,7 +172,8 @@ class ElasticJob(Job):
         while True:
             place = self.agent.ready(self.done, self._torn, error)
             if place is None:
-                return False  # told to end
+                self.stopping = True
+                return False
             error = ""
             self.rank, self.world_size = place["rank"], place["world_size"]
             self.local_rank, self.generation = place["local_rank"], int(place["generation"])
@@ -175,14 +197,26 @@ class ElasticJob(Job):
         os.environ.update(RANK=str(self.rank), WORLD_SIZE=str(self.world_size), LOCAL_RANK=str(self.local_rank))
         choose_interface(address)
         self._groups.destroy()
-        with self._groups.watched():
-            self._groups.make(AgentStore(self.agent, self.rank, self.world_size), self.rank, self.world_size)
-            for function in self._on_regroup:
-                function(self)
-        for wrapper in self._wrappers:
-            _torch_private.remake_wrapper(wrapper)
+        self._together(self._make_groups)
+        if self._unit.size > 1:
+            self._tell_of_regroup()  # its collectives are the unit's: all of that is here now
+        self._begun_before, self._averages = _torch_private.collectives_begun() or 0, 0
         self._in_generation = True
         self._agree()
+
+    def _make_groups(self) -> None:
+        number, count = self.rank // self._unit.size, self.world_size // self._unit.size
+        self._store = AgentStore(self.agent, number, count)  # a PrefixStore keeps nothing of it that is Python's
+        with self._groups.watched():
+            self._groups.make(dist.PrefixStore(f"place{self._unit.place}", self._store), number, count)
+            if self._unit.size == 1:
+                self._tell_of_regroup()
+        for wrapper in self._wrappers if self._unit.size == 1 else ():
+            _torch_private.remake_wrapper(wrapper)
+
+    def _tell_of_regroup(self) -> None:
+        for function in self._on_regroup:
+            function(self)
 
     def leave(self) -> bool:
         """The state is that of the last whole step; of the broken one nothing is left. False if the state is torn."""
@@ -196,24 +230,43 @@ class ElasticJob(Job):
         return True
 
     def _agree(self) -> None:
-        """All go on from the furthest step that any of them holds; who is behind is sent it by one who is there."""
-        mine = torch.tensor([(-2 if self._torn else -1) if self.done is None else self.done])
-        held = [torch.zeros_like(mine) for _ in range(self.world_size)]
-        dist.all_gather(held, mine)
-        steps = [int(one) for one in held]
-        furthest = max(steps)
-        sources = [rank for rank, one in enumerate(steps) if one == furthest]
-        if furthest < 0 and -2 in steps:
-            raise SystemExit("dtrun: " + NOTHING_WHOLE)
-        if furthest < 0:
-            furthest, sources = 0, [0]  # nobody has trained yet: rank 0's initial values, as DDP would have it
-        for number, rank in enumerate(rank for rank in range(self.world_size) if rank not in sources):
-            source = sources[number % len(sources)]
-            if self.rank == source:
-                send_state(self._state(), rank)
-            elif self.rank == rank:
-                self._load(receive_state(source))
+        """All go on from the furthest step that any of them holds."""
+        steps: list[int] = []
+        self._together(lambda: steps.extend(self._gather(held(self.done, self._torn))))
+        furthest, pairs = transfers(held_by_units(*self._unit.range_of(steps)))
+        if furthest == TORN:
+            raise SystemExit("dtrun: " + (NO_WHOLE_UNIT if self._unit.size > 1 else NOTHING_WHOLE))
+        received: list[dict[str, Any]] = []
+        self._together(lambda: received.extend(self._exchange(pairs)))
+        for state in received:
+            self._load(state)
         self.done, self._torn = furthest, False
+
+    def _gather(self, mine: int) -> list[int]:
+        """What each of those holds who should hold the same."""
+        everyone = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world_size // self._unit.size)]
+        self._groups.peers.allgather([everyone], [torch.tensor([mine])]).wait()
+        return [int(one) for one in everyone]
+
+    def _exchange(self, pairs: list[tuple[int, int]]) -> list[dict[str, Any]]:
+        """Sends states, or returns the one that was received."""
+        number = self.rank // self._unit.size
+        for source, receiver in pairs:
+            if number == source:
+                send_state(self._state(), self._groups.peers, receiver, self._meshes())
+            elif number == receiver:
+                return [receive_state(self._groups.peers, source, self._meshes())]
+        return []
+
+    def _together(self, part: Callable[[], Votes | None]) -> Votes:
+        return self._unit.together(part, lambda error: self.agent.left.is_set() or self.is_fault(error))
+
+    def _meshes(self) -> list[Any]:
+        """Of the parameters that are sharded, in an order that all ranks have."""
+        modules = [thing for thing in self._things.values() if isinstance(thing, torch.nn.Module)]
+        meshes = [parameter.device_mesh for module in modules for parameter in module.parameters()
+                  if hasattr(parameter, "device_mesh")]
+        return [mesh for at, mesh in enumerate(meshes) if mesh not in meshes[:at]]
 
     def _state(self) -> dict[str, Any]:
         things = {name: thing.state_dict() for name, thing in self._things.items()}
@@ -229,13 +282,38 @@ class ElasticJob(Job):
 
     # ---- a step
 
+    def average(self, parameters: Iterable[torch.Tensor]) -> None:
+        units = self._unit.size > 1
+        if self._touched or (units and self._averaged):
+            raise RuntimeError(AVERAGE_FIRST)
+
+        def with_twins() -> Votes:
+            if self.agent.left.is_set():
+                raise Left()
+            self._averages += units
+            average(self._groups.peers, self.world_size // self._unit.size, parameters)
+            told = torch.tensor([units and self._last_step.told], dtype=torch.int32)
+            if units:
+                self._groups.peers.allreduce([told], dist.ReduceOp.MAX).wait()
+            return Votes(bool(told), self._end_asked)
+
+        votes = self._together(with_twins)
+        self._averaged = True
+        if units:
+            self._last_step.over, self.stopping = votes.generation_ends, votes.loop_ends
+
     def _before_update(self) -> None:
         """What the optimizer reads must be final, and not the ruins of a broken collective."""
+        if self.inside and self._unit.size > 1 and not self._averaged:
+            raise RuntimeError(AVERAGE_FIRST)
         if torch.cuda.is_initialized():
             torch.cuda.current_stream().synchronize()
-        if self.agent.left.is_set():
+        if self.agent.left.is_set() and self._unit.size == 1:
             raise Left()
         self._touched = self.inside
+
+    def begin_step(self) -> None:
+        self.inside, self._averaged = True, False
 
     def commit(self, number: int, shown: dict[str, Any]) -> None:
         self._touched = False
@@ -246,10 +324,12 @@ class ElasticJob(Job):
             self.agent.report()  # the generation trains: the agent's measure of a recovery
 
     def is_fault(self, error: BaseException) -> bool:
-        """A peer's; or this worker was told to leave, and any may be what follows from that."""
+        """A peer's; or this worker was told to leave, and any may be what follows from that (not with units, where an order to
+        leave breaks nothing but what is done together)."""
         if not isinstance(error, Exception):
             return False
-        return self.agent.left.is_set() or isinstance(error, Left) or _torch_private.is_peers_fault(error)
+        told = self.agent.left.is_set() and self._unit.size == 1
+        return told or isinstance(error, Left) or _torch_private.is_peers_fault(error)
 
     def end_on(self, error: Exception) -> None:
         """An error of the script's own: nobody has to wait for this process, which ends as it would, but without torch's
@@ -282,9 +362,10 @@ class ElasticJob(Job):
         """Whether a peer has begun fewer collectives than this worker, or does not say how many."""
         if not self._in_generation or self._finishing or self.agent.left.is_set():
             return True  # for a place, or for the others to be done
-        mine = _torch_private.collectives_begun()
-        if mine is None:
+        begun = _torch_private.collectives_begun()
+        if begun is None:
             return True
+        mine = begun - self._begun_before + self._averages
         try:
             self.agent.set(f"dtrun/collectives/{self.rank}", str(mine).encode())
             others = (rank for rank in range(self.world_size) if rank != self.rank)
@@ -303,7 +384,8 @@ class ElasticJob(Job):
                 self._earlier_handlers[number] = earlier
 
     def _told_to_end(self, number: int, frame: Any) -> None:
-        self.stopping = True
+        self._end_asked = True
+        self.stopping = self.stopping or self._unit.size == 1  # else after the step in which the unit agrees
         self.agent.stop_waiting()
         earlier = self._earlier_handlers[number]
         if callable(earlier) and earlier is not signal.default_int_handler:
@@ -327,16 +409,23 @@ def _tell_of_collectives_outside(job: ElasticJob) -> None:
     sys.excepthook = tell
 
 
-def start(backend: str = "gloo") -> Job:
+def start(backend: str = "gloo", unit: int = 1) -> Job:
     """In place of dist.init_process_group. Where workers outlive generations, each is alone until the first step of a loop:
-    its world has one rank, and it talks to no peer."""
+    its world has one rank, and it talks to no peer.
+
+    `unit`: so many neighbouring ranks hold one state together, such as the shards of FSDP. They are the world that
+    torch.distributed sees, from here on; job.average(parameters) averages gradients over the units."""
     agent = _control.connect()
     lacks = _torch_private.missing()
-    if agent is not None and agent.hello(outlives=not lacks):
+    if agent is not None:
+        check_unit(unit, int(os.environ.get("LOCAL_WORLD_SIZE", unit)), "--nproc_per_node")
+    if agent is not None and agent.hello(not lacks, unit):
+        if unit > 1 and not agent.unit_file:
+            raise SystemExit("dtrun.start(unit=…): the agent has no folder for temporary files: set TMPDIR")
         # NCCL's watchdog ends the process by default.
         os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
-        return ElasticJob(backend, agent)
+        return ElasticJob(backend, agent, unit)
     if agent is not None and os.environ.get("RANK") == "0":
         why = f"this torch has no {lacks}" if lacks else "dtrun was started without --recovery memory"
         _control.notice(f"{why}: after a failure all workers begin again")
-    return start_plain(backend)
+    return start_plain(backend, unit)

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterable, Iterator
 
+import torch
 import torch.distributed as dist
 
 from . import _control, signs
+from ._units import Unit, average, meet_by_environment
 
 OnRegroup = Callable[["Job"], None]
 
@@ -58,8 +60,8 @@ class Job:
         self.stopping = False         # told to end (SIGTERM, Ctrl-C …): the loop ends after the step in hand
         self._things: dict[str, Any] = {}
         self._on_regroup: list[OnRegroup] = []
-        if dist.is_initialized():
-            self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
+        self._unit = Unit(1, 0)
+        self._peers: Any = None  # the group of those who hold the same state
 
     def keep(self, **things: Any) -> None:
         """The state: whatever has state_dict() and load_state_dict(). A newcomer is sent it, once for each time it joins."""
@@ -89,17 +91,28 @@ class Job:
             step.require_used()
         signs.at_rest()
 
+    def average(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Makes gradients their means over the units, or over the ranks if there are none: once in a step, between backward and
+        the first update. All ranks name the same parameters; one without a gradient counts with zeros."""
+        average(self._peers, self.world_size // self._unit.size, parameters)
+
     def commit(self, number: int, shown: dict[str, Any]) -> None:
         """For the step's end."""
         self.done = number + 1
         signs.note(step=self.done, **shown)
 
 
-def start_plain(backend: str) -> Job:
-    """A process group by the environment, as torchrun gives it, or alone."""
+def start_plain(backend: str, unit: int = 1) -> Job:
+    """Process groups by the environment, as torchrun gives it, or alone."""
+    job = Job()
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-        dist.init_process_group(backend)
+        job.rank, job.world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        if unit == 1:
+            dist.init_process_group(backend)
+            job._peers = dist.group.WORLD
+        else:
+            job._unit, job._peers = meet_by_environment(backend, unit)
     else:
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
-    return Job()
+    return job
 
