@@ -133,6 +133,7 @@ Status Driver::prepare() {
     console_.notice("port " + std::to_string(ports.front()) + " is taken: the coordinator is at " +
                     link_->endpoint());
   state_ = initial_state(settings_of(spec_, *link_, identity_.host), millis_now());
+  listen_to_events();
   log_.write("start", {{"run_id", spec_.run_id},
                        {"endpoint", link_->endpoint()},
                        {"device", spec_.device},
@@ -210,7 +211,26 @@ void Driver::finish() {
   workers_.clear();
   close_link();
   view_.end();
+  if (hook_) hook_->finish();
+  tell_hooks_fault();
   flush_console();
+}
+
+// The node of rank 0 tells of the job; before a node has a rank, each tells of itself.
+void Driver::listen_to_events() {
+  if (spec_.on_event.empty()) return;
+  hook_.emplace(spec_.on_event);
+  log_.set_listener([this](std::string_view event, const std::string& line) {
+    const bool is_spare = state_.generation.number() == 0 && event == "news";
+    if (state_.generation.assignment.group_rank != 0 || is_spare || !is_for_hook(event)) return;
+    hook_->tell(line);
+    tell_hooks_fault();
+  });
+}
+
+void Driver::tell_hooks_fault() {
+  const std::string fault = hook_ ? hook_->take_fault() : "";
+  if (!fault.empty()) console_.notice(fault + "; the job goes on");
 }
 
 void Driver::close_link() {
@@ -381,7 +401,9 @@ void Driver::act(const action::End& a) {
   if (a.unreported) reporter_.tell_programs(*a.unreported);
   if (a.run && a.run->exit_code == kExitOk) reporter_.tell_programs(*a.run);
   if (a.run && entry_) leave_word(*a.run);
-  log_.write("end", {{"exit_code", a.exit_code}});
+  log_.write("end", {{"exit_code", a.exit_code},
+                     {"reason", a.run ? a.run->reason : ""},
+                     {"goodput", a.run ? a.run->goodput.ratio() : 0.0}});
   exit_code_ = a.exit_code;
 }
 

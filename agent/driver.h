@@ -14,6 +14,7 @@
 #include "agent/job_registry.h"
 #include "agent/launcher_line.h"
 #include "agent/link.h"
+#include "agent/output/event_hook.h"
 #include "agent/output/event_log.h"
 #include "agent/output/progress_view.h"
 #include "agent/output/remote_console.h"
@@ -49,6 +50,8 @@ class Driver {
   bool shows_waiting() const;
   void show_waiting();
   void finish();
+  void listen_to_events();
+  void tell_hooks_fault();
   void close_link();
   void wait_for_left_behind();
   bool was_told_to_end() const;
@@ -94,6 +97,7 @@ class Driver {
   Console& console_;
   ProgressView view_;
   EventLog log_;
+  std::optional<EventHook> hook_;
   Reporter reporter_;
   std::optional<JobEntry> entry_;
   std::optional<WorkerInput> input_;

@@ -141,6 +141,7 @@ struct JobSpec {
   std::chrono::milliseconds heartbeat_timeout{0};  // a worker without progress this long hangs; 0: never
   std::chrono::milliseconds stall_timeout{0};      // without output and CPU time they all hang; 0: never
   std::filesystem::path log_dir;                   // empty: console only
+  std::string on_event;                            // a shell's command for events; empty: none
   OutputSpec output;
   std::string role = "default";
   int omp_num_threads = 1;          // for workers, unless the user's environment sets it

@@ -25,8 +25,7 @@ void EventLog::fail(int error) {
 }
 
 void EventLog::write(const char* event, Fields fields) {
-  if (path_.empty()) return;
-  if (!file_.open()) return fail(open_error_);
+  if (path_.empty() && !listener_) return;
   nlohmann::ordered_json line;
   line["time"] = wall_seconds();
   line["host"] = host_;
@@ -36,6 +35,9 @@ void EventLog::write(const char* event, Fields fields) {
     std::visit([&, key = name](const auto& v) { line[key] = v; }, value);
   }
   const std::string text = line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  if (listener_) listener_(event, text);
+  if (path_.empty()) return;
+  if (!file_.open()) return fail(open_error_);
   const ssize_t n = ::write(file_.get(), text.data(), text.size());
   if (n != static_cast<ssize_t>(text.size())) fail(n < 0 ? errno : ENOSPC);
 }

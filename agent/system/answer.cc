@@ -19,6 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::size_t kMostRead = 1 << 20;  // bytes
+
 // All of the input at once: a pipe would have to be written while the answer is read.
 Descriptor input_file(const std::string& input) {
   Descriptor file(memfd_create("dtrun_input", MFD_CLOEXEC));
@@ -38,13 +40,17 @@ pid_t start(const std::vector<std::string>& command, int in, int out) {
   posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawnattr_t attributes;  // a process group of its own, which can be killed whole
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   pid_t pid = -1;
-  const int error = posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environ);
+  const int error = posix_spawn(&pid, argv[0], &actions, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   return error == 0 ? pid : -1;
 }
 
-// All that is written to `fd` up to its end; nothing more after the deadline.
+// All that is written to `fd` up to its end; false after the deadline, or where it is too much.
 bool read_all(int fd, Clock::time_point deadline, std::string* text) {
   char part[4096];
   for (;;) {
@@ -57,6 +63,7 @@ bool read_all(int fd, Clock::time_point deadline, std::string* text) {
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return n == 0;
     text->append(part, static_cast<std::size_t>(n));
+    if (text->size() > kMostRead) return false;
   }
 }
 
@@ -73,7 +80,7 @@ Answer answer_of(const std::vector<std::string>& command, const std::string& inp
   out.reset();
   Answer answer;
   const bool answered = read_all(in.get(), Clock::now() + limit, &answer.text);
-  if (!answered) kill(pid, SIGKILL);
+  if (!answered) kill(-pid, SIGKILL);
   // One that hangs in a driver does not end, and is left alone.
   while (waitpid(pid, &answer.status, answered ? 0 : WNOHANG) < 0 && errno == EINTR) {
   }

@@ -301,6 +301,14 @@ inline constexpr OptionEntry kOptions[] = {
              "kept [no limit]",
      .group = group::kOutput},
 
+    {.name = "on_event",
+     .placeholder = "COMMAND",
+     .help =
+         "On the node of rank 0: hand this shell command each event that people want to hear of (a start or "
+         "restart, a hang, nodes that come and go, the end) as a JSON line on its standard input. It has 10 "
+         "s, "
+         "and cannot disturb the job",
+     .group = group::kOutput},
     {.name = "progress",
      .placeholder = "auto|bar|plain|json|none",
      .help = "Built-in trainer: progress display. bar: a bar on a terminal, plain elsewhere, to standard "

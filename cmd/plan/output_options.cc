@@ -119,6 +119,14 @@ Status read_files(Draft& draft) {
   return {};
 }
 
+Status read_on_event(Draft& draft) {
+  const auto command = draft.options.given("on_event");
+  if (command && command->value.find_first_not_of(" \t\n") == std::string::npos)
+    return usage(quoted(*command) + ": expected a shell's command, such as 'cat >>events.txt'");
+  if (command) draft.spec.on_event = command->value;
+  return {};
+}
+
 Status read_colour(Draft& draft) { return draft.read("color", &draft.spec.output.colour, parse_colour); }
 
 Status read_progress(Draft& draft) {
@@ -133,7 +141,7 @@ Status read_progress(Draft& draft) {
 
 Status read_output_options(Draft& draft) {
   return run_parts(draft, {read_log_dir, read_streams, read_rank_filter, read_words, read_prefix, read_files,
-                           read_colour, read_progress});
+                           read_on_event, read_colour, read_progress});
 }
 
 }  // namespace dtrun::cmd

@@ -118,6 +118,7 @@ std::string plan_json(const JobSpec& spec) {
   plan["heartbeat_timeout"] = or_null(spec.heartbeat_timeout);
   plan["stall_timeout"] = or_null(spec.stall_timeout);
   plan["log_dir"] = or_null(spec.log_dir.string());
+  plan["on_event"] = or_null(spec.on_event);
   plan["output"] = output_json(spec);
   plan["device"] = or_null(spec.device);
   plan["gpus"] = spec.gpus.empty() ? Json(nullptr) : gpus_json(spec.gpus);
