@@ -1,4 +1,4 @@
-// Lists the matmuls of jobs, searches algorithms for each, and prints the resulting table.
+// Lists the matmuls of jobs, searches algorithms for each, and prints a table of them.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "proto/core/exit_codes.h"
 #include "tests/bench/algorithm_search.h"
 #include "tests/bench/jobs.h"
+#include "tests/bench/multiplication.h"
 #include "worker/base/error.h"
 #include "worker/device/cuda/failure.h"
 
@@ -22,6 +23,17 @@ constexpr int kSkipped = 77;
 std::string decimal(double number, int digits) {
   char text[32];
   std::snprintf(text, sizeof text, "%.*f", digits, number);
+  return text;
+}
+
+// " 00000000deadbeef" for each word.
+std::string hexadecimal(const AlgorithmWords& words) {
+  std::string text;
+  for (const std::uint64_t word : words) {
+    char digits[18];
+    std::snprintf(digits, sizeof digits, " %016llx", static_cast<unsigned long long>(word));
+    text += digits;
+  }
   return text;
 }
 
@@ -47,7 +59,8 @@ void print_row(const MatmulShape& shape, const Search& search, std::ostream& out
   }
   const Candidate& best = search.candidates[*search.best];
   const Candidate& first = search.candidates.front();
-  out << row_of(shape, best.words) << "  # " << best.name << ": " << decimal(best.microseconds, 1) << " us; "
+  out << title_of(shape) << hexadecimal(best.words) << "  # " << best.name << ": "
+      << decimal(best.microseconds, 1) << " us; "
       << (*search.best == 0 ? "the first choice"
                             : "the first choice, " + first.name + ": " +
                                   (first.fault.empty() ? decimal(first.microseconds, 1) + " us" : "bad"))
@@ -77,8 +90,7 @@ int search_all(const Request& request, std::ostream& out, const Timer& timer) {
   const Clock::time_point begin = Clock::now();
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, 0), "asking what it is");
-  const std::string platform = platform_of(properties);
-  AlgorithmSearch search(0, parse_algorithms(committed_algorithms(), kAlgorithmsFile)[platform], timer);
+  AlgorithmSearch search(0, timer);
 
   // In the order of the jobs: the first matmuls matter most if time runs out.
   std::map<std::string, std::map<MatmulShape, int>> by_job;
@@ -97,7 +109,7 @@ int search_all(const Request& request, std::ostream& out, const Timer& timer) {
     }
   }
 
-  out << section_of(platform) << "\n";
+  out << "[" << platform_of(properties) << "]\n";
   int rows = 0, faster = 0, bad = 0, skipped = 0, unlike = 0;
   for (const auto& [shape, result] : found) {
     if (!result.skipped.empty()) {

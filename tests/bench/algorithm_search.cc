@@ -51,22 +51,18 @@ Candidate candidate_of(const AlgorithmWords& words) {
 
 }  // namespace
 
-AlgorithmSearch::AlgorithmSearch(int gpu, Algorithms table, Timer timer)
+AlgorithmSearch::AlgorithmSearch(int gpu, Timer timer)
     : arithmetic_(gpu),
       stream_(gpu),
-      table_(std::move(table)),
       timer_(std::move(timer)),
       workspace_(arithmetic_.allocate_bytes(kWorkspace, "the work of matmuls")) {}
 
 std::vector<Candidate> AlgorithmSearch::candidates(const MatmulShape& shape) {
   std::vector<Candidate> found;
-  const auto add = [&](const AlgorithmWords& words) -> Candidate& {
-    const auto there = std::ranges::find(found, words, &Candidate::words);
-    return there != found.end() ? *there : found.emplace_back(candidate_of(words));
-  };
-  for (const AlgorithmWords& words : matmuls_.proposals(shape, 1)) add(words);
-  if (const auto row = table_.find(shape); row != table_.end()) add(row->second).from_table = true;
-  for (const AlgorithmWords& words : matmuls_.proposals(shape, kProposals)) add(words);
+  for (const int most : {1, kProposals})
+    for (const AlgorithmWords& words : matmuls_.proposals(shape, most))
+      if (std::ranges::find(found, words, &Candidate::words) == found.end())
+        found.push_back(candidate_of(words));
   return found;
 }
 
@@ -127,12 +123,10 @@ void AlgorithmSearch::measure(Multiplication& product, Search& search) {
       search.best = static_cast<std::size_t>(good[i] - search.candidates.data());
   }
   if (!search.best) return;
-  const auto table = std::ranges::find(search.candidates, true, &Candidate::from_table);
-  const auto stays =
-      table != search.candidates.end() && table->fault.empty() ? table : search.candidates.begin();
-  if (stays->fault.empty() &&
-      stays->microseconds <= (1 + kHardly) * search.candidates[*search.best].microseconds)
-    search.best = static_cast<std::size_t>(stays - search.candidates.begin());
+  const Candidate& first = search.candidates.front();
+  if (first.fault.empty() &&
+      first.microseconds <= (1 + kHardly) * search.candidates[*search.best].microseconds)
+    search.best = 0;
 }
 
 Search AlgorithmSearch::search(const MatmulShape& shape) {

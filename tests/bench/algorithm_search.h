@@ -1,6 +1,6 @@
 // Finds the fastest of cuBLASLt's algorithms for a matmul on the GPU at hand, among those that multiply
-// right and give the same bits each time. Its result becomes a row of
-// worker/device/cuda/matmul/algorithms.txt; no job runs a search.
+// right and give the same bits each time: whether they are worth more than the library's first choice, which
+// jobs take.
 #pragma once
 
 #include <optional>
@@ -20,15 +20,13 @@ struct Candidate {
   AlgorithmWords words{};
   std::string name;  // "tile 20, stages 36, split 1"
   std::optional<int> split;
-  bool from_table = false;
   std::string fault;        // "" or why it must not be taken
   double microseconds = 0;  // the median, of one without a fault
 };
 
 struct Search {
   std::vector<Candidate> candidates;  // the library's first choice first; none: it has no algorithm
-  // The one to take: the fastest, unless the table's or else the first choice is hardly slower. None if each
-  // has a fault.
+  // The one to take: the fastest, unless the first choice is hardly slower. None if each has a fault.
   std::optional<std::size_t> best;
   // Among candidates without a fault and with split 1: how many there are, and how many of them have the same
   // bits.
@@ -38,8 +36,8 @@ struct Search {
 
 class AlgorithmSearch {
  public:
-  // On this process' GPU number `gpu`. `table`: the committed rows for it.
-  AlgorithmSearch(int gpu, Algorithms table, Timer timer = by_events);
+  // On this process' GPU number `gpu`.
+  explicit AlgorithmSearch(int gpu, Timer timer = by_events);
 
   Search search(const MatmulShape& shape);
   // Whether the matmul can be multiplied here.
@@ -54,13 +52,13 @@ class AlgorithmSearch {
   CudaArithmetic arithmetic_;
   CudaStream stream_;
   Matmuls matmuls_;
-  const Algorithms table_;
   const Timer timer_;
   const Buffer workspace_;
 };
 
-// The program: [--seconds S] CONFIG.json… Prints a section of the table, with its findings as comments; after
-// S seconds no further matmul is begun. Exit code: 0, 77 where there is no GPU, or the error's.
+// The program: [--seconds S] CONFIG.json… Prints the platform, a line for each matmul with its best
+// algorithm, and what else it found as comments; after S seconds no further matmul is begun. Exit code: 0, 77
+// where there is no GPU, or the error's.
 int search_algorithms(const std::vector<std::string>& arguments, std::ostream& out,
                       const Timer& timer = by_events);
 

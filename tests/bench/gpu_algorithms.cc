@@ -1,5 +1,5 @@
-// Measures cuBLASLt's algorithms on this machine's GPU and prints rows of
-// worker/device/cuda/matmul/algorithms.txt (algorithm_search.h). Run by scripts/bench_gpu; not a test.
+// Measures cuBLASLt's algorithms on this machine's GPU (algorithm_search.h). Run by scripts/bench_gpu; not a
+// test.
 #include <iostream>
 
 #include "tests/bench/algorithm_search.h"

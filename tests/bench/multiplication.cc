@@ -2,6 +2,7 @@
 
 #include <cuda_bf16.h>
 
+#include <sstream>
 #include <utility>
 
 #include "worker/device/cuda/failure.h"
@@ -11,11 +12,26 @@
 namespace dtrun::worker::cuda {
 namespace {
 
+constexpr std::string_view kEpilogues[] = {"none",          "bias",     "bias-relu",  "bias-gelu",
+                                           "gelu-gradient", "row-sums", "column-sums"};
+
 bool writes_bias(const MatmulShape& shape) {
   return shape.epilogue == Epilogue::kRowSums || shape.epilogue == Epilogue::kColumnSums;
 }
 
 }  // namespace
+
+std::string title_of(const MatmulShape& s) {
+  std::ostringstream title;
+  title << s.m << ' ' << s.n << ' ' << s.k << ' ' << s.a_stride << (s.a_transposed ? "t" : "") << ' '
+        << s.b_stride << (s.b_transposed ? "t" : "") << ' ' << s.c_stride << (s.add ? "+" : "") << ' '
+        << (!s.bf16  ? "fp32"
+            : s.wide ? "bf16>fp32"
+                     : "bf16")
+        << ' ' << kEpilogues[static_cast<std::size_t>(s.epilogue)] << ' ' << s.a_alignment << '/'
+        << s.b_alignment << '/' << s.c_alignment << '/' << s.bias_alignment;
+  return title.str();
+}
 
 MatmulShape without_sums(MatmulShape shape) {
   if (writes_bias(shape))

@@ -12,6 +12,11 @@
 
 namespace dtrun::worker::cuda {
 
+// "24 16 400 400t 16 16+ bf16>fp32 none 256/16/256/256": m, n, k; the strides of a, b and c, with `t` for a
+// transposed one and `+` where the matmul is added to c; the types; the epilogue; the least alignments of a,
+// b, c and the bias.
+std::string title_of(const MatmulShape& shape);
+
 // The matmul alone, where its epilogue sums rows or columns of an operand.
 MatmulShape without_sums(MatmulShape shape);
 

@@ -25,13 +25,6 @@ namespace {
 
 constexpr const char* kNoRoom = "there is no room for it";
 
-// As in a row of the table of algorithms.
-std::string title_of(const MatmulShape& shape) {
-  constexpr std::size_t kWords = 8 * 17;
-  const std::string row = row_of(shape, {});
-  return row.substr(0, row.size() - kWords);
-}
-
 // `once` enqueues, and adds its results to the hash.
 void repeat(Repeated& result, BitHash& hash, int times, const std::function<void()>& once) {
   for (result.times = 0; result.times < times; ++result.times) {
@@ -73,16 +66,14 @@ void compare_addition(TrialGpu& gpu, BitHash& hash, MatmulShape shape, Repeated&
   shape.epilogue = Epilogue::kNone;
   MatmulShape adding = shape;
   adding.add = true;
-  const auto row = gpu.table.find(shape);
   const std::vector<AlgorithmWords> proposed = gpu.matmuls.proposals(shape, 1);
-  if (row == gpu.table.end() && proposed.empty()) {
+  if (proposed.empty()) {
     result.skipped = "the library has no algorithm for it";
     return;
   }
   Matmuls matmuls;
-  const AlgorithmWords& words = row != gpu.table.end() ? row->second : proposed.front();
   for (const MatmulShape& each : {shape, adding})
-    if (const std::string refused = matmuls.use(each, words); !refused.empty()) {
+    if (const std::string refused = matmuls.use(each, proposed.front()); !refused.empty()) {
       result.skipped = "refused: " + refused;
       return;
     }

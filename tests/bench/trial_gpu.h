@@ -21,7 +21,6 @@ struct TrialGpu {
   Timer timer;
   CudaArithmetic arithmetic{0};
   CudaStream stream{0};
-  Algorithms table;  // the committed rows for it
   Matmuls matmuls;
   std::unique_ptr<CudnnOps> cudnn;  // null: there is none
   Buffer workspace;                 // enough for any matmul

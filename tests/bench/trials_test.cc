@@ -24,7 +24,6 @@
 #include "tests/cuda_on_cpu/machine.h"
 #include "tests/cuda_on_cpu/matmul_problem.h"
 #include "tests/support/folder.h"
-#include "tests/worker/device/cuda/matmul/algorithms_on_cpu.h"
 #include "tests/worker/device/cuda/orders.h"
 #include "worker/base/error.h"
 #include "worker/device/cuda/kernels/elementwise.h"
@@ -83,14 +82,6 @@ std::map<std::string, int> count_by_kind(const Lines& lines) {
   for (const auto& line : lines) ++counts[line.value("kind", "")];
   return counts;
 }
-
-// As it was at the end.
-struct TableRestored {
-  ~TableRestored() {
-    cuda_on_cpu::settings.faulty_algorithms = false;
-    table_on_cpu.clear();
-  }
-};
 
 TEST_CASE("each bit of a vector and its place make its hash") {
   TrialGpu gpu(at_once);
@@ -171,34 +162,11 @@ TEST_CASE("convolutions in bf16 are the same each time") {
   CHECK(convolutions[0].hash != convolutions[1].hash);
 }
 
-bool is_unsteady(const AlgorithmWords& words) {
-  const auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(words);
-  std::uint32_t custom = 0;
-  REQUIRE(cublas_lt().matmul_algo_config_get_attribute(&algorithm, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION,
-                                                       &custom, sizeof custom,
-                                                       nullptr) == CUBLAS_STATUS_SUCCESS);
-  return custom == cuda_on_cpu::kUnsteady;
-}
-
-// A table by which every matmul of the job is not the same each time.
-std::string unsteady_table(const std::string& file) {
-  TrialGpu gpu(at_once);
-  const Job job = job_of(file);
-  std::string table = section_of(kPlatformOnCpu) + "\n";
-  const auto can = [&](const MatmulShape& shape) { return gpu.matmuls.can(shape); };
-  for (const auto& [shape, times] : products_of(schedule_of(job, can)))
-    for (const AlgorithmWords& words : gpu.matmuls.proposals(shape, 16))
-      if (is_unsteady(words)) table += row_of(shape, words) + "\n";
-  return table;
-}
-
 TEST_CASE("a matmul that is not the same each time is found, by itself and in a microbatch's gradient") {
-  const TableRestored restored;
   const test::Folder folder;
-  const std::string file = gpt2(folder, false);
-  cuda_on_cpu::settings.faulty_algorithms = true;
-  table_on_cpu = unsteady_table(file);
-  const Answer found = tried({"repeats", "--times", "10", "--busy", "0", file});
+  cuda_on_cpu::settings.unsteady_first = true;
+  const Answer found = tried({"repeats", "--times", "10", "--busy", "0", gpt2(folder, false)});
+  cuda_on_cpu::settings.unsteady_first = false;
   INFO(found.text);
   CHECK(found.exit_code == 0);
   int matmuls = 0, gradients = 0, others = 0;

@@ -28,7 +28,7 @@ struct MeasuredWeights {
 };
 
 struct WeightResults {
-  std::vector<std::string> matmuls;  // the weight gradients, as in the table of algorithms
+  std::vector<std::string> matmuls;  // the weight gradients: name_of() them
   std::vector<MeasuredWeights> ways;
   std::vector<std::string> splits;  // of each matmul, the algorithms of kSplit: "4"; "-" where there is none
 };

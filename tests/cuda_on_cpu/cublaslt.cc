@@ -133,6 +133,7 @@ std::vector<Algorithm> proposals(const Algorithm& asked, const Problem& p, const
     if (fits && (algorithm.scheme & ~wanted.schemes) == 0) proposed.push_back(algorithm);
   };
   if (settings.faulty_first && p.k >= 16) propose(1, CUBLASLT_MATMUL_TILE_32x32, kLosesTerms);
+  if (settings.unsteady_first && p.k >= 16) propose(4, CUBLASLT_MATMUL_TILE_32x32, kUnsteady);
   // A small D of a long sum is split.
   if (p.k >= 4 * std::max(p.m, p.n)) propose(4, CUBLASLT_MATMUL_TILE_128x128);
   propose(1, CUBLASLT_MATMUL_TILE_128x128);

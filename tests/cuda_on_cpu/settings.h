@@ -29,8 +29,9 @@ struct Settings {
   // cuBLASLt's heuristics propose two more algorithms: one leaves out the last 8 terms of sums, and one adds
   // parts of them up in another order every eighth time. Only for sums with enough terms.
   bool faulty_algorithms = false;
-  // The first of them leaves out the last 8 terms, too; or its state says that it is not supported.
-  bool faulty_first = false, unsupported_first = false;
+  // The first of them leaves out the last 8 terms, too; or it adds parts up so; or its state says that it is
+  // not supported.
+  bool faulty_first = false, unsteady_first = false, unsupported_first = false;
   // And so do all of matmuls with this epilogue, as cublasLtEpilogue_t has it.
   std::uint32_t faulty_epilogue = 0;
   // Whether cuBLASLt's heuristics know an algorithm for matmuls of bf16 that are misaligned() or may lie off

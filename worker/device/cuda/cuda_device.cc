@@ -15,7 +15,6 @@
 #include "worker/device/cuda/failure.h"
 #include "worker/device/cuda/kernels/launches.h"
 #include "worker/device/cuda/lane/lane.h"
-#include "worker/device/cuda/matmul/algorithms.h"
 #include "worker/device/cuda/matmul/epilogues.h"
 #include "worker/device/cuda/matmul/matmuls.h"
 #include "worker/device/cuda/nccl/communicator.h"
@@ -73,12 +72,11 @@ void refuse_missing(int gpu) {
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(int gpu, std::string fingerprint, std::size_t memory, cuda::Algorithms algorithms,
-             std::filesystem::path plans, const CudaLaunches& launches)
+  CudaDevice(int gpu, std::string fingerprint, std::size_t memory, std::filesystem::path plans,
+             const CudaLaunches& launches)
       : gpu_(gpu),
         fingerprint_(std::move(fingerprint)),
         memory_(memory),
-        algorithms_(std::move(algorithms)),
         plans_(std::move(plans)),
         launches_(launches),
         use_(gpu == 0),
@@ -100,7 +98,7 @@ class CudaDevice final : public Device {
   void leave_range() override { cuda::nvtx::pop(); }
   std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
     cuda::use_gpu(gpu_);
-    return cuda::make_cuda_lane(program, capacity, gpu_, arithmetic_, algorithms_, plans_, launches_, use_);
+    return cuda::make_cuda_lane(program, capacity, gpu_, arithmetic_, plans_, launches_, use_);
   }
   std::unique_ptr<DeviceCommunicator> make_links(const CommunicatorBootstrap& peers) override {
     return cuda::make_nccl_communicator(gpu_, peers, use_);
@@ -110,7 +108,6 @@ class CudaDevice final : public Device {
   const int gpu_;
   const std::string fingerprint_;  // without the part that depends on the program
   const std::size_t memory_;       // bytes
-  const cuda::Algorithms algorithms_;
   const std::filesystem::path plans_;
   const CudaLaunches launches_;
   cuda::UseRecord use_;
@@ -132,13 +129,10 @@ std::unique_ptr<Device> make_cuda_device(int gpu, std::filesystem::path plans, c
   if (!launches.programmatic) cuda::launch_one_by_one();
   const std::string platform = cuda::platform_of(properties), cudnn = cuda::cudnn_version(),
                     epilogues = cuda::Epilogues::wanted().name();
-  cuda::Algorithms algorithms =
-      cuda::parse_algorithms(cuda::committed_algorithms(), cuda::kAlgorithmsFile)[platform];
   const std::string fingerprint = platform + (cudnn.empty() ? "" : ", cuDNN " + cudnn) +
-                                  (algorithms.empty() ? "" : ", algorithms " + hash_of(algorithms)) +
                                   (epilogues.empty() ? "" : ", epilogues " + epilogues);
-  return std::make_unique<CudaDevice>(gpu, fingerprint, properties.totalGlobalMem, std::move(algorithms),
-                                      std::move(plans), launches);
+  return std::make_unique<CudaDevice>(gpu, fingerprint, properties.totalGlobalMem, std::move(plans),
+                                      launches);
 }
 
 }  // namespace dtrun::worker

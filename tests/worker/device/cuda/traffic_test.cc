@@ -135,7 +135,7 @@ void compare(const Step& step, std::span<const Launch> launches) {
 void compare_microbatch(const Program& program, const Problem& problem, int samples) {
   OnGpu gpu(program, samples, {.graphs = false});
   gpu.load(problem.parameters);
-  Matmuls matmuls(Algorithms{});
+  Matmuls matmuls;
   const Schedule schedule = make_schedule(
       program, make_plan(program, samples, plan_for_gpu(program.bf16)), samples,
       {.bf16 = program.bf16, .multiplies = [&](const MatmulShape& shape) { return matmuls.can(shape); }});

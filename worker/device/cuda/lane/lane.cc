@@ -87,14 +87,13 @@ template <typename T>
 class CudaLane final : public Lane {
  public:
   CudaLane(const Program& program, int capacity, int gpu, CudaArithmetic& arithmetic,
-           const Algorithms& algorithms, const std::filesystem::path& plans, const CudaLaunches& launches,
-           UseRecord& use)
+           const std::filesystem::path& plans, const CudaLaunches& launches, UseRecord& use)
       : program_(program),
         arithmetic_(arithmetic),
         stream_(gpu),
         side_stream_count_(launches.side_streams),
         gradients_(gpu),
-        launcher_(algorithms, arithmetic, static_cast<std::size_t>(capacity) * program_.sample.targets,
+        launcher_(arithmetic, static_cast<std::size_t>(capacity) * program_.sample.targets,
                   program_.label_smoothing, use),
         capacity_(capacity),
         schedule_(make_checked_schedule(program_, capacity, side_stream_count_, launcher_.matmuls(),
@@ -281,14 +280,12 @@ class CudaLane final : public Lane {
 }  // namespace
 
 std::unique_ptr<Lane> make_cuda_lane(const Program& program, int capacity, int gpu,
-                                     CudaArithmetic& arithmetic, const Algorithms& algorithms,
-                                     const std::filesystem::path& plans, const CudaLaunches& launches,
-                                     UseRecord& use) {
+                                     CudaArithmetic& arithmetic, const std::filesystem::path& plans,
+                                     const CudaLaunches& launches, UseRecord& use) {
   if (program.bf16)
-    return std::make_unique<CudaLane<__nv_bfloat16>>(program, capacity, gpu, arithmetic, algorithms, plans,
-                                                     launches, use);
-  return std::make_unique<CudaLane<float>>(program, capacity, gpu, arithmetic, algorithms, plans, launches,
-                                           use);
+    return std::make_unique<CudaLane<__nv_bfloat16>>(program, capacity, gpu, arithmetic, plans, launches,
+                                                     use);
+  return std::make_unique<CudaLane<float>>(program, capacity, gpu, arithmetic, plans, launches, use);
 }
 
 }  // namespace dtrun::worker::cuda

@@ -47,11 +47,9 @@ class StepLauncher {
   static constexpr bool kBf16 = sizeof(T) == 2;
 
   // `rows`: those with a target in a whole microbatch. REQUIRES: the references outlive this.
-  StepLauncher(const Algorithms& algorithms, CudaArithmetic& arithmetic, std::size_t rows,
-               float label_smoothing, UseRecord& use)
+  StepLauncher(CudaArithmetic& arithmetic, std::size_t rows, float label_smoothing, UseRecord& use)
       : arithmetic_(arithmetic),
         use_(use),
-        matmuls_(algorithms),
         label_smoothing_(label_smoothing),
         rows_(rows),
         of_rows_(arithmetic.allocate_bytes(2 * rows * sizeof(float), "the losses of a microbatch")) {}

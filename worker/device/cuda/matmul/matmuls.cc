@@ -2,9 +2,7 @@
 
 #include <bit>
 #include <string>
-#include <utility>
 
-#include "proto/base/log.h"
 #include "proto/core/exit_codes.h"
 #include "worker/base/error.h"
 
@@ -54,12 +52,12 @@ std::string name_of(const MatmulShape& shape) {
 }
 
 std::string platform_of(const cudaDeviceProp& gpu) {
-  return platform_name(gpu.name, gpu.major, gpu.minor, gpu.multiProcessorCount, cublas_lt().version);
+  return std::string(gpu.name) + ", compute capability " + std::to_string(gpu.major) + "." +
+         std::to_string(gpu.minor) + ", " + std::to_string(gpu.multiProcessorCount) + " SMs, cuBLASLt " +
+         cublas_lt().version;
 }
 
-Matmuls::Matmuls(Algorithms algorithms) : algorithms_(std::move(algorithms)) {
-  check_status(library_, library_.create(&handle_), "starting");
-}
+Matmuls::Matmuls() { check_status(library_, library_.create(&handle_), "starting"); }
 
 Matmuls::~Matmuls() {
   for (auto& [shape, objects] : prepared_) {
@@ -75,12 +73,6 @@ Matmuls::Prepared& Matmuls::prepared(const MatmulShape& shape) {
   const auto found = prepared_.find(shape);
   if (found != prepared_.end()) return found->second;
   Prepared& objects = prepared_.emplace(shape, describe(shape)).first->second;
-  if (const auto row = algorithms_.find(shape); row != algorithms_.end()) {
-    const std::string why = use(row->second, objects);
-    if (why.empty()) return objects;
-    log_warn("cuBLASLt " + library_.version + " refuses the algorithm that " + kAlgorithmsFile +
-             " has for a matmul of " + name_of(shape) + " (" + why + "): its first choice is used instead");
-  }
   choose_next(shape, objects);
   return objects;
 }
@@ -117,10 +109,7 @@ std::vector<AlgorithmWords> Matmuls::proposals(const MatmulShape& shape, int mos
 }
 
 std::string Matmuls::use(const MatmulShape& shape, const AlgorithmWords& algorithm) {
-  return use(algorithm, prepared(shape));
-}
-
-std::string Matmuls::use(const AlgorithmWords& algorithm, Prepared& objects) {
+  Prepared& objects = prepared(shape);
   const auto algo = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm);
   std::uint32_t scheme = 0;
   cublasLtMatmulHeuristicResult_t checked{};

@@ -1,10 +1,12 @@
 // Matmuls by cuBLASLt. The algorithm for a shape follows from the shape, the GPU and the library's version:
-// the committed table's, or else the first right one among the library's proposals under fixed limits; never
-// from a measurement. A matmul therefore has the same bits in every job on such GPUs.
+// the first right one among the library's proposals under fixed limits, never the result of a measurement. A
+// matmul therefore has the same bits in every job on such GPUs.
 #pragma once
 
 #include <cublasLt.h>
 
+#include <array>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
@@ -12,10 +14,12 @@
 #include <vector>
 
 #include "worker/device/cuda/libraries/cublaslt.h"
-#include "worker/device/cuda/matmul/algorithms.h"
 #include "worker/device/cuda/matmul/matmul_shape.h"
 
 namespace dtrun::worker::cuda {
+
+// A cublasLtMatmulAlgo_t: opaque, and valid for the version of the library that made it.
+using AlgorithmWords = std::array<std::uint64_t, 8>;
 
 // "64 x 768 x 3072 in bf16": m, n and k.
 std::string name_of(const MatmulShape& shape);
@@ -26,7 +30,8 @@ struct Operands {
   void *bias, *aux;  // for epilogues that use them
 };
 
-// The platform_name() of a GPU with the library in use.
+// A GPU with the library in use, "NVIDIA H200, compute capability 9.0, 132 SMs, cuBLASLt 13.1.0": the
+// beginning of a device's fingerprint.
 std::string platform_of(const cudaDeviceProp& gpu);
 
 // Used by one thread at a time, on the GPU that was current at construction.
@@ -37,9 +42,7 @@ class Matmuls {
   // The number of the library's proposals that are considered.
   static constexpr int kProposals = 8;
 
-  // `algorithms`: those of this platform. An algorithm that the library refuses causes a warning, and is not
-  // used.
-  explicit Matmuls(Algorithms algorithms = {});
+  Matmuls();
   ~Matmuls();
   Matmuls(const Matmuls&) = delete;
 
@@ -51,8 +54,8 @@ class Matmuls {
   // Bytes of the algorithm's workspace.
   std::size_t workspace(const MatmulShape& shape);
 
-  // For filling the table: the library's proposals under the fixed limits, the first choice first: at most
-  // `most`, none if there is no algorithm.
+  // For measurements, as is use(): the library's proposals under the fixed limits, the first choice first: at
+  // most `most`, none if there is no algorithm.
   std::vector<AlgorithmWords> proposals(const MatmulShape& shape, int most);
   // Makes `algorithm` compute the shape from now on. Returns "", or the reason why it cannot, and then
   // changes nothing.
@@ -75,10 +78,8 @@ class Matmuls {
   void choose_next(const MatmulShape& shape, Prepared& objects);
   std::vector<cublasLtMatmulHeuristicResult_t> ask(const MatmulShape& shape, const Prepared& objects,
                                                    int most);
-  std::string use(const AlgorithmWords& algorithm, Prepared& objects);
 
   const CublasLt& library_ = cublas_lt();
-  const Algorithms algorithms_;
   cublasLtHandle_t handle_ = nullptr;
   std::map<MatmulShape, Prepared> prepared_;
 };

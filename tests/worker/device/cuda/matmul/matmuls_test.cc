@@ -1,4 +1,4 @@
-// The algorithm that computes a matmul: the table's, or else the library's first choice.
+// The algorithm that computes a matmul: the library's first choice that is right.
 #include "worker/device/cuda/matmul/matmuls.h"
 
 #include <doctest/doctest.h>
@@ -7,18 +7,17 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
-#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "proto/base/log.h"
 #include "tests/cuda_on_cpu/counters.h"
 #include "tests/cuda_on_cpu/cuda_on_cpu.h"
-#include "tests/worker/device/cuda/matmul/algorithms_on_cpu.h"
+#include "tests/worker/device/cuda/matmul/products_on_cpu.h"
 #include "tests/worker/model/programs.h"
 #include "worker/base/error.h"
 #include "worker/device/cuda/arithmetic.h"
-#include "worker/device/cuda/schedule/schedule.h"
 #include "worker/device/cuda_device.h"
 
 namespace dtrun::worker::cuda {
@@ -46,8 +45,9 @@ AlgorithmWords with(const MatmulShape& shape, cublasLtMatmulAlgoConfigAttributes
 // c of operands that are always the same.
 class Multiplied {
  public:
-  std::vector<float> operator()(const MatmulShape& shape, const Algorithms& algorithms) {
-    Matmuls matmuls(algorithms);
+  std::vector<float> operator()(const MatmulShape& shape, const std::optional<AlgorithmWords>& algorithm) {
+    Matmuls matmuls;
+    if (algorithm) CHECK(matmuls.use(shape, *algorithm).empty());
     const Buffer a = filled(shape.m * shape.k), b = filled(shape.k * shape.n);
     std::vector<float> result(static_cast<std::size_t>(shape.m * shape.n));
     const Buffer c = arithmetic_.allocate(Where::kDevice, result.size());
@@ -89,39 +89,24 @@ class Log {
   std::vector<std::string> lines_;
 };
 
-TEST_CASE("a shape with a row is computed by the row's algorithm, others by the library's first choice") {
+TEST_CASE("a shape is computed by the library's first choice until it is given another algorithm") {
   Multiplied multiplied;
-  const MatmulShape shape = shape_of(24, 20, 400), other = shape_of(24, 20, 408);
+  const MatmulShape shape = shape_of(24, 20, 400);
   const std::vector<float> first = multiplied(shape, {});
   CHECK(cuda_on_cpu::counters().products_by_algorithm == Counted{{"tile 20, split 4", 1}});
-  const Algorithms rows{{shape, proposal(shape, 3)}};
-  const std::vector<float> by_row = multiplied(shape, rows);
+  const std::vector<float> other = multiplied(shape, proposal(shape, 3));
   CHECK(cuda_on_cpu::counters().products_by_algorithm == Counted{{"tile 15, split 2", 1}});
-  CHECK(by_row != first);
-  const std::vector<float> left_alone = multiplied(other, rows);
-  CHECK(cuda_on_cpu::counters().products_by_algorithm == Counted{{"tile 20, split 4", 1}});
-  CHECK(left_alone == multiplied(other, {}));
+  CHECK(other != first);
 }
 
-TEST_CASE("a row that the library refuses is told of once, and the first choice computes the shape") {
-  Multiplied multiplied;
+TEST_CASE("an algorithm that the library refuses, or that may give other bits, changes nothing") {
   const MatmulShape shape = shape_of(24, 20, 400), large = shape_of(2048, 2048, 64);
   const auto refused = [&](const MatmulShape& of, const AlgorithmWords& words) {
-    const Log log;
-    Matmuls matmuls({{of, words}});
-    CHECK(matmuls.can(of));
+    Matmuls matmuls;
+    const std::string why = matmuls.use(of, words);
     CHECK(matmuls.can(of));
     CHECK(matmuls.workspace(of) == Matmuls().workspace(of));
-    REQUIRE(log.lines().size() == 1);
-    const std::string& line = log.lines()[0];
-    const std::string begin =
-        "cuBLASLt 13.1.0 refuses the algorithm that worker/device/cuda/matmul/algorithms.txt has for a "
-        "matmul of " +
-        name_of(of) + " (";
-    const std::string end = "): its first choice is used instead";
-    CHECK(line.starts_with(begin));
-    CHECK(line.ends_with(end));
-    return line.substr(begin.size(), line.size() - begin.size() - end.size());
+    return why;
   };
   CHECK(refused(shape, proposal(shape_of(24, 20, 408), 0)) ==
         "an algorithm that was found for another matmul");
@@ -136,77 +121,10 @@ TEST_CASE("a row that the library refuses is told of once, and the first choice 
   REQUIRE(cublasLtMatmulAlgoConfigSetAttribute(&split, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts,
                                                sizeof parts) == CUBLAS_STATUS_SUCCESS);
   CHECK(refused(large, std::bit_cast<AlgorithmWords>(split)) == "it needs 64 MiB of workspace");
-
-  const Log log;
-  const std::vector<float> computed = multiplied(shape, {{shape, {}}});
-  CHECK(cuda_on_cpu::counters().products_by_algorithm == Counted{{"tile 20, split 4", 1}});
-  CHECK(computed == multiplied(shape, {}));
 }
 
-template <typename T>
-T attribute(const AlgorithmWords& words, cublasLtMatmulAlgoConfigAttributes_t name) {
-  const auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(words);
-  T value{};
-  REQUIRE(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, name, &value, sizeof value, nullptr) ==
-          CUBLAS_STATUS_SUCCESS);
-  return value;
-}
-
-// A section for the stand-in's GPU. A matmul has a row if one of its proposals is `wanted`: the first such.
-std::string table_for(const std::map<MatmulShape, int>& shapes, const auto& wanted) {
-  Matmuls matmuls;
-  std::string text = section_of(kPlatformOnCpu) + "\n";
-  for (const auto& [shape, times] : shapes) {
-    const std::vector<AlgorithmWords> proposed = matmuls.proposals(shape, 16);
-    const auto found = std::ranges::find_if(proposed, wanted);
-    if (found != proposed.end()) text += row_of(shape, *found) + "\n";
-  }
-  return text;
-}
-
-std::map<MatmulShape, int> products_of(const Program& program, int capacity) {
-  Matmuls matmuls;
-  return products_of(make_schedule(
-      program, make_plan(program, capacity, plan_for_gpu(program.bf16)), capacity,
-      {.bf16 = program.bf16, .multiplies = [&](const MatmulShape& shape) { return matmuls.can(shape); }}));
-}
-
-// The stand-in's table is empty again at the end.
-struct TableRestored {
-  ~TableRestored() { table_on_cpu.clear(); }
-};
-
-TEST_CASE("a lane computes by the table, and the fingerprint has the table's hash") {
-  const TableRestored restored;
-  Program program = gpt2_program(tiny_gpt2(), 7, 13);
-  program.bf16 = true;
-  const std::string plain = make_cuda_device(0)->fingerprint();
-  CHECK(plain == kPlatformOnCpu);
-  CHECK(!products_of_a_step(program, 2).contains("tile 15, split 1"));
-
-  table_on_cpu = table_for(products_of(program, 2), [](const AlgorithmWords& words) {
-    return attribute<std::uint32_t>(words, CUBLASLT_ALGO_CONFIG_TILE_ID) == CUBLASLT_MATMUL_TILE_64x64 &&
-           attribute<std::int32_t>(words, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) == 1;
-  });
-  const Algorithms rows = parse_algorithms(table_on_cpu, "table").at(kPlatformOnCpu);
-  CHECK(make_cuda_device(0)->fingerprint() == plain + ", algorithms " + hash_of(rows));
-  const Log log;
-  const Counted counted = products_of_a_step(program, 2);
-  CHECK(counted.size() == 1);
-  CHECK(counted.contains("tile 15, split 1"));
-  for (const std::string& line : log.lines()) CHECK(line.find("refuses") == std::string::npos);
-
-  // Another platform's rows are none of this one's.
-  table_on_cpu.replace(table_on_cpu.find("13.1.0"), 6, "13.1.1");
-  CHECK(make_cuda_device(0)->fingerprint() == plain);
-  CHECK(!products_of_a_step(program, 2).contains("tile 15, split 1"));
-}
-
-TEST_CASE("a table that cannot be read is refused with its line, before anything is computed") {
-  const TableRestored restored;
-  table_on_cpu = "# one\n" + section_of(kPlatformOnCpu) + "\n1 2 3\n";
-  CHECK_THROWS_WITH_AS(make_cuda_device(0),
-                       "worker/device/cuda/matmul/algorithms.txt:3: a row has 3 words, not 17", WorkerError);
+TEST_CASE("a device's fingerprint names the GPU and the library that multiplies") {
+  CHECK(make_cuda_device(0)->fingerprint() == kPlatformOnCpu);
 }
 
 // The stand-in is as it was at the end.
@@ -221,23 +139,6 @@ bool told_of_wrong_products(const Log& log) {
   return std::ranges::any_of(log.lines(), [](const std::string& line) {
     return line.find(" is wrong: of ones, ") != std::string::npos && line.ends_with("; another one is used");
   });
-}
-
-TEST_CASE(
-    "a row whose algorithm loses terms is found before it trains anything, and the library's choice is "
-    "used") {
-  const TableRestored restored;
-  const SettingsRestored settings;
-  const Program program = gpt2_program(tiny_gpt2(), 7, 13);
-  const Counted usual = products_of_a_step(program, 2);
-  cuda_on_cpu::settings.faulty_algorithms = true;
-  table_on_cpu = table_for(products_of(program, 2), [](const AlgorithmWords& words) {
-    return attribute<std::uint32_t>(words, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION) == 1;  // it loses terms
-  });
-  cuda_on_cpu::settings.faulty_algorithms = false;
-  const Log log;
-  CHECK(products_of_a_step(program, 2) == usual);
-  CHECK(told_of_wrong_products(log));
 }
 
 TEST_CASE(

@@ -1,4 +1,4 @@
-// The table of algorithms as a test wants it, and what a lane on the stand-in computes by.
+// The algorithms that a lane on the stand-in computes by.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,7 @@
 
 namespace dtrun::worker::cuda {
 
-// The result of committed_algorithms() in a program with the stand-ins; empty by default. Not to be changed
-// while a device is made.
-inline std::string table_on_cpu;
-
-// The stand-ins' section of it.
+// The stand-ins.
 inline const std::string kPlatformOnCpu =
     "NVIDIA H100 (simulated), compute capability 9.0, 132 SMs, cuBLASLt 13.1.0";
 
