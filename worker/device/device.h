@@ -14,7 +14,6 @@
 #include "proto/core/training.h"
 #include "worker/core/device_use.h"
 #include "worker/core/dropout.h"
-#include "worker/device/node_clock.h"
 #include "worker/device/op_timer.h"
 #include "worker/model/program.h"
 #include "worker/vector/arithmetic.h"
@@ -71,11 +70,6 @@ class Lane {
 
   // Blocks until the result is there.
   virtual MicrobatchStats evaluate(const Microbatch& microbatch) = 0;
-
-  // Makes train() add each node's time to `times`; nullptr ends that. Nodes that run as one count as the one
-  // with the parameters; the loss with its linear layer, forward and backward, counts as the loss' backward.
-  // Does nothing where the device has a timer().
-  virtual void record(std::vector<NodeTime>* times) = 0;
 };
 
 class Device {
@@ -95,9 +89,9 @@ class Device {
   // links' exceptions, and WorkerError with the device's exit code if the device is at fault.
   virtual std::unique_ptr<DeviceCommunicator> make_links(const CommunicatorBootstrap&) { return nullptr; }
 
-  // Times all work that is enqueued on the device. Null where lanes compute on their own threads and record
-  // their own times (Lane::record()). Lives as long as the device.
-  virtual OpTimer* timer() { return nullptr; }
+  // Times the operations of all lanes, and other work that is enqueued on the device. Lives as long as the
+  // device.
+  virtual OpTimer& timer() = 0;
   // Called by Range (range.h). Any thread; the ranges of a thread are nested.
   virtual void enter_range(const char*) {}
   virtual void leave_range() {}

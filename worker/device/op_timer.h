@@ -1,9 +1,10 @@
-// The times of the operations of a device that works asynchronously to the host, by that device's clock, for
-// worker/profile/. Lanes that compute on their own threads record times by node_clock.h.
+// The times of a device's operations, by that device's clock, for worker/profile/.
 #pragma once
 
 #include <string>
 #include <vector>
+
+#include "worker/model/cost.h"
 
 namespace dtrun::worker {
 
@@ -11,18 +12,6 @@ namespace dtrun::worker {
 struct Ceilings {
   double flops = 0;  // a second, of matmuls
   double bytes = 0;  // a second, read and written
-};
-
-// The least work of an operation, with any kernel. A multiplication with its addition is two flops; only
-// matmuls, convolutions and attention count any. Bytes of the device's memory, each once, without those that
-// a kernel leaves for another of the same operation.
-struct OpCost {
-  double flops = 0, read = 0, written = 0;
-  double bytes() const { return read + written; }
-  OpCost& operator+=(const OpCost& other) {
-    flops += other.flops, read += other.read, written += other.written;
-    return *this;
-  }
 };
 
 // Operations that do the same at different times, or for different nodes of a program.
@@ -45,7 +34,7 @@ struct OpTime {
 
 struct OpTimes {
   std::vector<TimedOp> ops;
-  std::vector<std::string> streams;  // their names: "lane"
+  std::vector<std::string> streams;  // their names: "lane"; several may have one
   std::vector<OpTime> times;
 };
 
@@ -53,9 +42,9 @@ struct OpTimes {
 class OpTimer {
  public:
   virtual ~OpTimer() = default;
-  // Makes the device's lanes enqueue each operation by itself, and times each. Forgets older times.
+  // Makes the device's lanes run each operation by itself, and times each. Forgets older times.
   virtual void start() = 0;
-  // Adds the times of the operations enqueued since start() or the last read(). Blocks until they are done.
+  // Adds the times of the operations run since start() or the last read(). Blocks until they are done.
   virtual void read() = 0;
   virtual void stop() = 0;
   virtual const OpTimes& times() const = 0;

@@ -58,11 +58,11 @@ NodeCost cost_of(const Program& program, int index, double samples) {
   const bool has_weights = flops > 0 && !std::holds_alternative<Attention>(node.op);
 
   NodeCost cost;
-  cost.forward = {.flops = flops, .bytes = sizeof(float) * (in + parameters + out)};
-  // The output's gradient and the input are read; the gradients of input and parameters are written.
-  cost.backward.bytes = sizeof(float) * (out + in + 2 * parameters + (in_gradient ? in : 0));
+  cost.forward = {.flops = flops, .read = sizeof(float) * (in + parameters), .written = sizeof(float) * out};
   // Each factor's gradient takes as many multiplications as the product.
-  cost.backward.flops = has_weights && !in_gradient ? flops : 2 * flops;
+  cost.backward = {.flops = has_weights && !in_gradient ? flops : 2 * flops,
+                   .read = sizeof(float) * (out + in + parameters),
+                   .written = sizeof(float) * (parameters + (in_gradient ? in : 0))};
   return cost;
 }
 

@@ -24,7 +24,6 @@
 #include "worker/model/plan.h"
 #include "worker/optim/optimizer.h"
 #include "worker/profile/ceilings.h"
-#include "worker/profile/device_report.h"
 #include "worker/profile/report.h"
 #include "worker/profile/trace.h"
 #include "worker/trainer/gradient_step.h"
@@ -33,14 +32,13 @@
 namespace dtrun::worker {
 namespace {
 
-using Clock = NodeTime::Clock;
+using Clock = std::chrono::steady_clock;
 
-// A device's lane records its graphs in the first steps.
-constexpr int kWarmUpSteps = 2, kDeviceWarmUpSteps = 3;
+constexpr int kWarmUpSteps = 3;  // a GPU's lane records its graphs in them
 constexpr std::chrono::seconds kEnough{2};
 constexpr int kFewestSteps = 5, kMostSteps = 1000;
-// Times are read after each step, and a step adds thousands of operations to a trace.
-constexpr int kMostTimedSteps = 20;
+// A trace of more is hard to look at. A step may have thousands.
+constexpr std::size_t kMostTimes = 40'000;
 
 JobConfig read_config(const std::string& path, std::span<const std::string> overrides) {
   std::ifstream file(path);
@@ -80,42 +78,23 @@ class ProfiledJob {
     update_ += Clock::now() - begin;
   }
 
-  Profile run(int steps) {
-    for (int i = 0; i < kWarmUpSteps; ++i) step();
-    times.resize(static_cast<std::size_t>(replica_.lanes.size()));
-    replica_.lanes.run([&](int index, Lane& lane) { lane.record(&times[static_cast<std::size_t>(index)]); });
-    start = Clock::now();
-    const int done = count_steps(steps, kMostSteps, [&] { step(); });
-    const StepClock::Shares shares = clock_.lap();
-    replica_.lanes.run([&](int, Lane& lane) { lane.record(nullptr); });
-
-    Profile profile;
-    profile.lanes = replica_.lanes.size();
-    profile.steps = done;
-    profile.samples = static_cast<double>(batches_.step(0).samples);
-    profile.seconds = shares.seconds / done;
-    profile.data = shares.data * profile.seconds;
-    profile.update = std::chrono::duration<double>(update_).count() / done;
-    profile.rows = rows_of(replica_.program, times, profile.samples, done);
-    return profile;
-  }
-
   // The profile without ceilings and rows. Sets *times, and *ends to the number of times at each step's end.
-  DeviceProfile run_on_device(int steps, OpTimes* times, std::vector<std::size_t>* ends) {
-    for (int i = 0; i < kDeviceWarmUpSteps; ++i) step();
-    DeviceProfile profile;
+  Profile run(int steps, OpTimes* times, std::vector<std::size_t>* ends) {
+    for (int i = 0; i < kWarmUpSteps; ++i) step();
+    Profile profile;
     profile.device = replica_.device->name();
     profile.machine = replica_.device->fingerprint();
+    profile.lanes = replica_.lanes.size();
     profile.samples = static_cast<double>(batches_.step(0).samples);
-    profile.untimed_steps = count_steps(steps, kMostSteps, [&] { step(); });
+    profile.untimed_steps = count_steps(steps, [&] { step(); });
     profile.seconds = clock_.lap().seconds / profile.untimed_steps;
 
-    OpTimer& timer = *replica_.device->timer();
+    OpTimer& timer = replica_.device->timer();
     timer.start();
     step();  // the first step allocates what later steps reuse
     timer.read();
     timer.start();
-    profile.steps = count_steps(steps, kMostTimedSteps, [&] {
+    profile.steps = count_steps(steps, [&] {
       step();
       const auto begin = Clock::now();
       timer.read();
@@ -132,23 +111,19 @@ class ProfiledJob {
   }
 
   const Program& program() const { return replica_.program; }
-  // Floats of the values and gradients of a microbatch.
-  std::size_t working_set() const { return make_plan(program(), config_.train.micro_batch_size).arena; }
-
-  std::vector<std::vector<NodeTime>> times;  // [lane]
-  Clock::time_point start;
 
  private:
   // Runs `wanted` steps; 0: enough steps for a measurement. Returns their number.
   template <typename Step>
-  int count_steps(int wanted, int most, const Step& one) {
+  int count_steps(int wanted, const Step& one) {
     clock_.restart();
     update_ = {};
     const auto begin = Clock::now();
     int done = 0;
     const auto enough = [&] {
       if (wanted > 0) return done >= wanted;
-      return done >= most || (done >= kFewestSteps && Clock::now() - begin > kEnough);
+      const bool many = done >= kMostSteps || replica_.device->timer().times().times.size() >= kMostTimes;
+      return done >= kFewestSteps && (many || Clock::now() - begin > kEnough);
     };
     for (; !enough(); ++done) one();
     return done;
@@ -172,37 +147,40 @@ void write(const std::string& path, const std::string& text) {
   if (!file) throw WorkerError(kExitCannotCreate, path + ": " + std::strerror(errno));
 }
 
-std::string describe(const ProfiledJob& job, const TrainConfig& train, const std::string& model) {
-  return model + ": " + counted(static_cast<long long>(job.program().size), "parameter") + ", steps of " +
-         counted(train.global_batch_size, "sample") + " in microbatches of " +
-         std::to_string(std::min(train.micro_batch_size, train.global_batch_size));
-}
-
-void profile_cpu(const JobConfig& config, const ProfileRequest& request) {
-  ProfiledJob job(config, request.lanes, make_cpu_device());
-  Profile profile = job.run(request.steps);
+std::string describe(const ProfiledJob& job, const JobConfig& config, int lanes) {
   const TrainConfig& train = config.train;
-  profile.job = describe(job, train, name_of(config.model.type)) + ", " + counted(request.lanes, "lane") +
-                (request.lanes == 1 ? "" : " that work at once");
-  profile.machine = describe_processor() + ", " + counted(std::thread::hardware_concurrency(), "core") +
-                    "; loops for " + planned::kernels().instruction_set + ", matmuls by " + onednn::version();
-  profile.ceilings = measure_ceilings(request.lanes, job.working_set(), train.bf16);
-  const std::string text = request.json ? json(profile) : table(profile);
-  std::fputs(text.c_str(), stdout);
-  if (!request.trace.empty()) write(request.trace, chrome_trace(job.program(), job.times, job.start));
+  return name_of(config.model.type) + ": " +
+         counted(static_cast<long long>(job.program().size), "parameter") + ", steps of " +
+         counted(train.global_batch_size, "sample") + " in microbatches of " +
+         std::to_string(std::min(train.micro_batch_size, train.global_batch_size)) +
+         (lanes == 1 ? "" : ", " + counted(lanes, "lane") + " that work at once");
 }
 
-void profile_gpu(const JobConfig& config, int gpu, const ProfileRequest& request) {
+void profile(const JobConfig& config, const ProfileRequest& request) {
+  const int lanes = request.gpu ? 1 : request.lanes;
   OpTimes times;
   std::vector<std::size_t> steps;
-  // Scoped, since measuring the ceilings needs the job's memory.
-  auto job = std::make_unique<ProfiledJob>(config, 1, make_cuda_device(gpu));
-  DeviceProfile profile = job->run_on_device(request.steps, &times, &steps);
-  profile.job = describe(*job, config.train, name_of(config.model.type));
+  // Given up before the ceilings are measured, which needs the job's memory.
+  auto job = std::make_unique<ProfiledJob>(config, lanes,
+                                           request.gpu ? make_cuda_device(*request.gpu) : make_cpu_device());
+  Profile profile = job->run(request.steps, &times, &steps);
+  profile.job = describe(*job, config, lanes);
   const Program program = job->program();
   job.reset();
-  profile.ceilings = measure_cuda_ceilings(gpu, config.train.bf16);
-  profile.rows = rows_of(times, profile.ceilings, profile.steps);
+  if (request.gpu) {
+    profile.ceilings = measure_cuda_ceilings(*request.gpu, config.train.bf16);
+  } else {
+    profile.machine = describe_processor() + ", " + counted(std::thread::hardware_concurrency(), "core") +
+                      "; loops for " + planned::kernels().instruction_set + ", matmuls by " +
+                      onednn::version();
+    const std::size_t working_set = make_plan(program, config.train.micro_batch_size).arena;
+    profile.ceilings = measure_ceilings(lanes, working_set, config.train.bf16);
+  }
+  profile.rows = rows_of(times, profile.ceilings, profile.steps, lanes);
+  if (!request.gpu) {  // on a GPU the update is operations, too
+    profile.rows.push_back(row_beside("reading samples", profile.data));
+    profile.rows.push_back(row_beside("mean, norm and optimizer", profile.update));
+  }
   const std::string text = request.json ? json(profile) : table(profile);
   std::fputs(text.c_str(), stdout);
   if (!request.trace.empty()) write(request.trace, chrome_trace(program, times, steps));
@@ -213,7 +191,7 @@ void profile_gpu(const JobConfig& config, int gpu, const ProfileRequest& request
 int profile_main(const ProfileRequest& request) {
   try {
     const JobConfig config = read_config(request.config, request.words);
-    request.gpu ? profile_gpu(config, *request.gpu, request) : profile_cpu(config, request);
+    profile(config, request);
     return std::fflush(stdout) == 0 ? kExitOk : kExitIo;
   } catch (const WorkerError& error) {
     std::fprintf(stderr, "dtrun: %s\n", error.what());

@@ -1,9 +1,12 @@
 #include "worker/profile/report.h"
 
 #include <algorithm>
-#include <chrono>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <span>
+#include <tuple>
 
 #include "proto/core/text.h"
 #include "worker/profile/table_text.h"
@@ -11,121 +14,187 @@
 namespace dtrun::worker {
 namespace {
 
-using Json = nlohmann::ordered_json;
+constexpr const char* kOwnStream = "lane";  // the stream of most operations, which tables leave out
 
-double seconds(NodeTime::Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+constexpr Column kColumns[] = {{"launches", 10}, {"time", 12},  {"of step", 9},    {"TFLOP/s", 9},
+                               {"GB/s", 9},      {"floor", 12}, {"of ceiling", 12}};
 
-// The linear layer before the loss, whose time some lanes record as the loss'.
-int classifier_of(const Program& program) {
-  const Value logits = program.nodes.back().in[0];
-  const auto made = std::ranges::find_if(program.nodes, [&](const Node& node) { return node.out == logits; });
-  return static_cast<int>(made - program.nodes.begin());
+// The share of each operation in the time: n operations that run at once get 1/n each.
+std::vector<double> divided(const std::vector<OpTime>& times) {
+  struct Edge {
+    double at;
+    bool begins;
+    std::size_t time;
+  };
+  std::vector<Edge> edges;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    edges.push_back({times[i].begin, true, i});
+    edges.push_back({times[i].end, false, i});
+  }
+  std::ranges::sort(edges, {}, [](const Edge& edge) { return std::tuple(edge.at, edge.begins, edge.time); });
+  std::vector<double> shares(times.size(), 0);
+  std::vector<std::size_t> running;  // at most one of each stream
+  double last = 0;
+  for (const Edge& edge : edges) {
+    for (const std::size_t time : running)
+      shares[time] += (edge.at - last) / static_cast<double>(running.size());
+    last = edge.at;
+    if (edge.begins && times[edge.time].end > times[edge.time].begin)
+      running.push_back(edge.time);
+    else
+      std::erase(running, edge.time);
+  }
+  return shares;
 }
 
-constexpr Column kColumns[] = {{"nodes", 6},   {"forward", 10}, {"backward", 10},  {"of step", 9},
-                               {"GFLOP/s", 9}, {"GB/s", 8},     {"of ceiling", 12}};
+std::vector<double> durations(const std::vector<OpTime>& times) {
+  std::vector<double> seconds;
+  for (const OpTime& time : times) seconds.push_back(time.end - time.begin);
+  return seconds;
+}
+
+double floor_of(const OpCost& cost, const Ceilings& ceilings) {
+  return std::max(cost.flops / ceilings.flops, cost.bytes() / ceilings.bytes);
+}
+
+std::string name_of(const OpRow& row) {
+  std::string name = row.kind.what;
+  if (!row.kind.part.empty()) name += ", " + row.kind.part;
+  if (row.stream != kOwnStream) name += " (" + row.stream + ")";
+  return name;
+}
+
+// "654", "12.3", "0.0021": three digits, more or less.
+std::string brief(double value) {
+  if (value <= 0) return "";
+  const int before = static_cast<int>(std::floor(std::log10(value))) + 1;
+  return decimals(value, std::clamp(3 - before, 0, 6));
+}
+
+std::string of_ceiling(double floor, double seconds) {
+  if (floor <= 0 || seconds <= 0) return "";
+  return floor > 10 * seconds ? "> 1000 %" : percent(floor / seconds);
+}
+
+double sum(const std::vector<OpRow>& rows, double OpRow::*field) {
+  double sum = 0;
+  for (const OpRow& row : rows) sum += row.*field;
+  return sum;
+}
+
+std::string row_line(const OpRow& row, double step, std::size_t first) {
+  const double bytes = row.cost.bytes();
+  return line(name_of(row), first, kColumns,
+              {decimals(row.launches, 0), milliseconds(row.seconds), percent(row.share_seconds / step),
+               row.seconds > 0 ? brief(row.cost.flops / row.seconds / 1e12) : "",
+               row.seconds > 0 ? brief(bytes / row.seconds / 1e9) : "", milliseconds(row.floor),
+               of_ceiling(row.floor, row.seconds)});
+}
 
 }  // namespace
 
-std::vector<ProfileRow> rows_of(const Program& program, std::span<const std::vector<NodeTime>> lanes,
-                                double samples, int steps) {
-  std::vector<ProfileRow> nodes(program.nodes.size());
-  const double share = 1.0 / (static_cast<double>(lanes.size()) * steps);
-  for (const std::vector<NodeTime>& lane : lanes) {
-    for (const NodeTime& time : lane) {
-      ProfileRow& row = nodes[static_cast<std::size_t>(time.node)];
-      (time.backward ? row.backward : row.forward) += seconds(time.end - time.begin) * share;
-    }
+double Profile::busy() const { return sum(rows, &OpRow::share_seconds); }
+double Profile::floor() const { return sum(rows, &OpRow::floor); }
+
+std::vector<OpRow> rows_of(const OpTimes& times, const Ceilings& ceilings, int steps, int lanes) {
+  const std::vector<double> shares = lanes == 1 ? divided(times.times) : durations(times.times);
+  const double turns = static_cast<double>(steps) * lanes;
+  std::map<std::tuple<std::string, std::string, std::string>, OpRow> kinds;
+  std::map<const OpRow*, std::set<int>> nodes;
+  for (std::size_t i = 0; i < times.times.size(); ++i) {
+    const OpTime& time = times.times[i];
+    const TimedOp& op = times.ops[static_cast<std::size_t>(time.op)];
+    const std::string& stream = times.streams[static_cast<std::size_t>(time.stream)];
+    OpRow& row = kinds[{op.kind.what, op.kind.part, stream}];
+    row.kind = op.kind;
+    row.stream = stream;
+    if (op.node >= 0) nodes[&row].insert(op.node);
+    row.seconds += (time.end - time.begin) / turns;
+    row.share_seconds += shares[i] / turns;
+    row.floor += floor_of(op.cost, ceilings) / turns;
+    row.cost.flops += op.cost.flops / turns;
+    row.cost.read += op.cost.read / turns;
+    row.cost.written += op.cost.written / turns;
+    row.launches += 1 / turns;
   }
-  const double samples_of_lane = samples / static_cast<double>(lanes.size());
-  const auto add_cost = [&](int node, ProfileRow& to) {
-    const NodeCost cost = cost_of(program, node, samples_of_lane);
-    to.cost += cost.forward;
-    to.cost += cost.backward;
-  };
-  std::map<std::string, ProfileRow> kinds;
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    if (nodes[i].seconds() == 0) continue;
-    const int node = static_cast<int>(i), classifier = classifier_of(program);
-    std::string what = describe(program, node);
-    add_cost(node, nodes[i]);
-    if (i + 1 == nodes.size() && nodes[static_cast<std::size_t>(classifier)].seconds() == 0) {
-      what = describe(program, classifier) + ", and the loss";
-      add_cost(classifier, nodes[i]);
-    }
-    ProfileRow& kind = kinds[what];
-    kind.what = what;
-    ++kind.nodes;
-    kind.forward += nodes[i].forward, kind.backward += nodes[i].backward;
-    kind.cost += nodes[i].cost;
+  std::vector<OpRow> rows;
+  for (auto& [key, row] : kinds) {
+    row.nodes = static_cast<int>(nodes[&row].size());
+    rows.push_back(row);
   }
-  std::vector<ProfileRow> rows;
-  for (const auto& [what, kind] : kinds) rows.push_back(kind);
-  std::ranges::stable_sort(rows, std::ranges::greater(), &ProfileRow::seconds);
+  std::ranges::stable_sort(rows, std::ranges::greater(), &OpRow::share_seconds);
   return rows;
 }
 
-double Profile::other() const {
-  double rest = seconds - data - update;
-  for (const ProfileRow& row : rows) rest -= row.seconds();
-  return rest;
-}
-
-double share_of_ceiling(const ProfileRow& row, const Ceilings& ceilings) {
-  if (row.seconds() <= 0) return 0;
-  return std::max(row.cost.flops / ceilings.flops, row.cost.bytes / ceilings.bytes) / row.seconds();
+OpRow row_beside(const std::string& what, double seconds) {
+  return {.kind = {what, ""},
+          .stream = kOwnStream,
+          .launches = 1,
+          .seconds = seconds,
+          .share_seconds = seconds,
+          .cost = {}};
 }
 
 std::string table(const Profile& p) {
   std::size_t first = 38;
-  for (const ProfileRow& row : p.rows) first = std::max(first, row.what.size() + 2);
-  std::string text = p.job + "\n" + p.machine + "\nceiling of a lane: matmuls " +
-                     decimals(p.ceilings.flops / 1e9, 1) + " GFLOP/s, memory " +
-                     decimals(p.ceilings.bytes / 1e9, 1) + " GB/s\n\n";
-  text += title_line("of one lane, in a step", first, kColumns);
-  for (const ProfileRow& row : p.rows) {
-    text +=
-        line(row.what, first, kColumns,
-             {std::to_string(row.nodes), milliseconds(row.forward), milliseconds(row.backward),
-              percent(row.seconds() / p.seconds),
-              row.cost.flops > 0 ? decimals(row.cost.flops / row.seconds() / 1e9, 1) : "",
-              decimals(row.cost.bytes / row.seconds() / 1e9, 1), percent(share_of_ceiling(row, p.ceilings))});
-  }
-  const auto part = [&](const char* what, double time) {
-    text += line(what, first, kColumns, {"", milliseconds(time), "", percent(time / p.seconds)});
-  };
-  part("reading samples", p.data);
-  part("mean, norm and optimizer", p.update);
-  part(p.lanes == 1 ? "adding up, other" : "adding up, waiting for lanes, other", p.other());
-  text += line("a step", first, kColumns, {"", milliseconds(p.seconds), "", "100 %"});
-  return text + "\n" + decimals(p.samples / p.seconds, 0) + " samples/s, over " + std::to_string(p.steps) +
-         " steps\n";
+  for (const OpRow& row : p.rows) first = std::max(first, name_of(row).size() + 2);
+  std::string text = p.job + "\n" + p.machine + "\nceilings" + (p.lanes == 1 ? "" : " of a lane") +
+                     ": matmuls " + brief(p.ceilings.flops / 1e12) + " TFLOP/s, memory " +
+                     brief(p.ceilings.bytes / 1e9) + " GB/s\n\n";
+  text += title_line(p.lanes == 1 ? "in a step, one by one" : "in a step, of one lane", first, kColumns);
+  for (const OpRow& row : p.rows) text += row_line(row, p.timed_seconds, first);
+  text += line("gaps, in which none of these ran", first, kColumns,
+               {"", milliseconds(p.gaps()), percent(p.gaps() / p.timed_seconds)});
+  text += line("a step", first, kColumns,
+               {decimals(sum(p.rows, &OpRow::launches), 0), milliseconds(p.timed_seconds), "100 %", "", "",
+                milliseconds(p.floor()), of_ceiling(p.floor(), p.timed_seconds)});
+  text += line(
+      "a step as it is run", first, kColumns,
+      {"", milliseconds(p.seconds), "", "", "", milliseconds(p.floor()), of_ceiling(p.floor(), p.seconds)});
+  return text + "\n" + decimals(p.samples / p.seconds, 0) + " samples/s as it is run, over " +
+         std::to_string(p.untimed_steps) + " steps; operations timed in " + std::to_string(p.steps) + "\n";
 }
 
 std::string json(const Profile& p) {
+  using Json = nlohmann::ordered_json;
   Json rows = Json::array();
-  for (const ProfileRow& row : p.rows)
-    rows.push_back({{"what", row.what},
+  for (const OpRow& row : p.rows) {
+    const bool forward = row.kind.part.starts_with("forward");
+    const bool of_a_pass = !row.kind.part.empty();
+    rows.push_back({{"what", row.kind.what},
+                    {"part", row.kind.part},
+                    {"stream", row.stream},
                     {"nodes", row.nodes},
-                    {"forward_seconds", row.forward},
-                    {"backward_seconds", row.backward},
+                    {"launches", row.launches},
+                    {"seconds", row.seconds},
+                    {"forward_seconds", forward ? row.seconds : 0},
+                    {"backward_seconds", of_a_pass && !forward ? row.seconds : 0},
+                    {"share", row.share_seconds / p.timed_seconds},
                     {"flops", row.cost.flops},
-                    {"bytes", row.cost.bytes},
-                    {"of_ceiling", share_of_ceiling(row, p.ceilings)}});
+                    {"bytes", row.cost.bytes()},
+                    {"read_bytes", row.cost.read},
+                    {"written_bytes", row.cost.written},
+                    {"floor_seconds", row.floor},
+                    {"of_ceiling", row.seconds > 0 ? row.floor / row.seconds : 0}});
+  }
   const Json all{
-      {"version", 1},
-      {"device", "cpu"},
+      {"version", 2},
+      {"device", p.device},
       {"job", p.job},
       {"machine", p.machine},
       {"lanes", p.lanes},
       {"steps", p.steps},
+      {"untimed_steps", p.untimed_steps},
       {"samples_per_step", p.samples},
       {"step_seconds", p.seconds},
-      {"ceiling", {{"flops_per_second", p.ceilings.flops}, {"bytes_per_second", p.ceilings.bytes}}},
-      {"rows", rows},
+      {"timed_step_seconds", p.timed_seconds},
+      {"busy_seconds", p.busy()},
+      {"gap_seconds", p.gaps()},
+      {"floor_seconds", p.floor()},
       {"data_seconds", p.data},
       {"update_seconds", p.update},
-      {"other_seconds", p.other()}};
+      {"ceiling", {{"flops_per_second", p.ceilings.flops}, {"bytes_per_second", p.ceilings.bytes}}},
+      {"rows", rows}};
   return all.dump(2) + "\n";
 }
 

@@ -1,7 +1,6 @@
 #include "worker/profile/trace.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -13,9 +12,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double microseconds(NodeTime::Clock::duration time) {
-  return std::chrono::duration<double>(time).count() * 1e6;
-}
 // `time` in seconds as microseconds, rounded to nanoseconds, the resolution of the clocks.
 double microseconds(double time) { return std::round(time * 1e9) / 1e3; }
 
@@ -41,34 +37,10 @@ Json span_of(const std::string& name, const std::string& category, int track, do
           {"tid", track}};
 }
 
-std::string text_of(const Json& events) {
-  return Json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() + "\n";
-}
-
 }  // namespace
-
-std::string chrome_trace(const Program& program, std::span<const std::vector<NodeTime>> lanes,
-                         NodeTime::Clock::time_point start) {
-  Json events = Json::array();
-  for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-    events.push_back(name_of("thread_name", static_cast<int>(lane), "lane " + std::to_string(lane)));
-    for (const NodeTime& time : lanes[lane]) {
-      events.push_back({{"name", describe(program, time.node)},
-                        {"cat", time.backward ? "backward" : "forward"},
-                        {"ph", "X"},
-                        {"ts", microseconds(time.begin - start)},
-                        {"dur", microseconds(time.end - time.begin)},
-                        {"pid", 0},
-                        {"tid", lane},
-                        {"args", {{"node", time.node}, {"parameter", parameter_of(program, time.node)}}}});
-    }
-  }
-  return text_of(events);
-}
 
 std::string chrome_trace(const Program& program, const OpTimes& times, std::span<const std::size_t> steps) {
   Json events = Json::array();
-  events.push_back(name_of("process_name", 0, "lane 0"));
   events.push_back(name_of("thread_name", 0, "steps"));
   for (std::size_t stream = 0; stream < times.streams.size(); ++stream)
     events.push_back(name_of("thread_name", static_cast<int>(stream) + 1, times.streams[stream]));
@@ -94,7 +66,7 @@ std::string chrome_trace(const Program& program, const OpTimes& times, std::span
   }
   std::ranges::stable_sort(spans, {}, [](const Json& span) { return span["ts"].get<double>(); });
   for (Json& span : spans) events.push_back(std::move(span));
-  return text_of(events);
+  return Json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() + "\n";
 }
 
 }  // namespace dtrun::worker

@@ -5,17 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "worker/device/node_clock.h"
 #include "worker/device/op_timer.h"
 #include "worker/model/program.h"
 
 namespace dtrun::worker {
 
-// The times of each lane, from `start` on.
-std::string chrome_trace(const Program& program, std::span<const std::vector<NodeTime>> lanes,
-                         NodeTime::Clock::time_point start);
-
-// The times of each stream of a device's lane, from the first step on, beside the steps: those of step i are
+// The times of each stream, from the first step on, beside the steps: those of step i are
 // times.times[steps[i - 1]] .. times.times[steps[i] - 1].
 std::string chrome_trace(const Program& program, const OpTimes& times, std::span<const std::size_t> steps);
 

@@ -64,8 +64,8 @@ constinit const Command kProfileCommand{
         "Nothing is written to the job's output_dir.\n\nA matmul's ceiling is the rate of matmuls "
         "of a size that suits the caches (a large one on a GPU), in the job's number format; that of all "
         "other work is the rate at which memory can be read and written. More than 100 % means that caches "
-        "were faster. On a GPU each kernel is timed on its stream; a step is also measured as it is run, "
-        "with CUDA graphs. What workers wait for each other is not in it: a running job writes that to "
+        "were faster. A step is also measured as it is run, without timing each operation (on a GPU with "
+        "CUDA graphs). What workers wait for each other is not in it: a running job writes that to "
         "metrics.jsonl.",
     .argument = "CONFIG.json",
     .second = "[KEY=VALUE]",

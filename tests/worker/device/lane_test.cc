@@ -167,7 +167,7 @@ TEST_CASE(
     const Problem problem(program, 16);
     for (const auto make : {make_grouped_graph, make_onednn_graph}) {
       for (const int rows : {2, 9}) {
-        const auto lane = make_cpu_lane(program, rows, make(program, rows));
+        const auto lane = make_cpu_lane(program, rows, make(program, rows, {}));
         lane->parameters_changed(problem.parameters.data());
         const Outcome outcome = train(*lane, program, problem.microbatch(rows));
         const auto right = expected(program, problem, rows);

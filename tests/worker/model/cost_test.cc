@@ -32,10 +32,10 @@ TEST_CASE("a convolution is a product per output value, and the first layer's ba
   CHECK(second.backward.flops == 2 * second.forward.flops);
   const NodeCost linear = all.at("Linear 320 -> 50");
   CHECK(linear.forward.flops == 2.0 * 2 * 320 * 50);
-  CHECK(linear.forward.bytes == 4.0 * (2 * 320 + 320 * 50 + 50 + 2 * 50));
-  CHECK(linear.backward.bytes == 4.0 * (2 * 50 + 2 * 320 + 2 * (320 * 50 + 50) + 2 * 320));
+  CHECK(linear.forward.bytes() == 4.0 * (2 * 320 + 320 * 50 + 50 + 2 * 50));
+  CHECK(linear.backward.bytes() == 4.0 * (2 * 50 + 2 * 320 + 2 * (320 * 50 + 50) + 2 * 320));
   CHECK(all.at("MaxPool2d 2, 20x24x24").forward.flops == 0);
-  CHECK(all.at("Flatten").forward.bytes == 0);
+  CHECK(all.at("Flatten").forward.bytes() == 0);
 }
 
 TEST_CASE("attention looks at each earlier token once for its score and once for its value") {
@@ -49,5 +49,5 @@ TEST_CASE("attention looks at each earlier token once for its score and once for
   CHECK(attention.forward.flops == 2.0 * 5 * (1 + 2 + 3) * 8 * 2);
   CHECK(attention.backward.flops == 2 * attention.forward.flops);
   // Only the rows of 15 tokens are read; not the whole table, if that is larger.
-  CHECK(all.at("Embedding 100 x 8").forward.bytes == 4.0 * (15 + 15 * 8 + 15 * 8));
+  CHECK(all.at("Embedding 100 x 8").forward.bytes() == 4.0 * (15 + 15 * 8 + 15 * 8));
 }

@@ -54,10 +54,6 @@ class AsyncLane final : public Lane {
     return stats;
   }
 
-  void record(std::vector<NodeTime>* times) override {
-    do_now([&] { lane_->record(times); });
-  }
-
  private:
   // The caller's microbatch may change before its turn comes.
   struct Batch {
@@ -103,6 +99,7 @@ class AsyncDevice final : public Device {
   explicit AsyncDevice(unsigned seed) : arithmetic_(seed) {}
   std::string fingerprint() const override { return "asynchronous"; }
   Arithmetic& arithmetic() override { return arithmetic_; }
+  OpTimer& timer() override { return cpu_->timer(); }
   std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
     return std::make_unique<AsyncLane>(arithmetic_, *cpu_, program, capacity);
   }

@@ -156,6 +156,7 @@ class OtherCpu final : public Device {
  public:
   std::string fingerprint() const override { return "another processor"; }
   Arithmetic& arithmetic() override { return cpu_->arithmetic(); }
+  OpTimer& timer() override { return cpu_->timer(); }
   std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
     return cpu_->make_lane(program, capacity);
   }

@@ -9,7 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "worker/device/device.h"
+#include "worker/device/node_timer.h"
+#include "worker/model/program.h"
 
 namespace dtrun::worker {
 
@@ -29,15 +30,9 @@ class CpuGraph {
   // from offset on is final.
   virtual void backward(const float* logit_gradient, float* gradient,
                         const std::function<void(std::size_t offset)>& final_from) = 0;
-
-  // Lane::record.
-  void record(std::vector<NodeTime>* times) { clock_.record(times); }
-
- protected:
-  NodeClock clock_;
 };
 
-std::unique_ptr<CpuGraph> make_grouped_graph(const Program& program, int capacity);
-std::unique_ptr<CpuGraph> make_onednn_graph(const Program& program, int capacity);
+std::unique_ptr<CpuGraph> make_grouped_graph(const Program& program, int capacity, NodeClock clock = {});
+std::unique_ptr<CpuGraph> make_onednn_graph(const Program& program, int capacity, NodeClock clock = {});
 
 }  // namespace dtrun::worker

@@ -42,8 +42,6 @@ class CpuLane : public Lane {
     });
   }
 
-  void record(std::vector<NodeTime>* times) override { graph_->record(times); }
-
   MicrobatchStats evaluate(const Microbatch& microbatch) override {
     const auto logits = graph_->forward(microbatch.values, microbatch.samples);
     return log_softmax_nll(logits, classes_, microbatch.targets, microbatch.samples, {}, label_smoothing_);
@@ -64,18 +62,21 @@ class CpuDevice : public Device {
  public:
   std::string fingerprint() const override { return fingerprint_; }
   Arithmetic& arithmetic() override { return *arithmetic_; }
+  OpTimer& timer() override { return *timer_; }
   std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
     std::call_once(has_lane_, [&] { fingerprint_ = cpu_fingerprint(program, capacity); });
     const CpuLayout layout = cpu_layout(program, capacity);
-    if (layout == CpuLayout::kPlanned) return make_planned_lane(program, capacity);
+    const NodeClock clock = timer_->clock_of(program, capacity);
+    if (layout == CpuLayout::kPlanned) return make_planned_lane(program, capacity, clock);
     if (program.bf16) throw WorkerError(kExitSoftware, "operations on images have no bf16");
-    auto graph = layout == CpuLayout::kGrouped ? make_grouped_graph(program, capacity)
-                                               : make_onednn_graph(program, capacity);
+    auto graph = layout == CpuLayout::kGrouped ? make_grouped_graph(program, capacity, clock)
+                                               : make_onednn_graph(program, capacity, clock);
     return make_cpu_lane(program, capacity, std::move(graph));
   }
 
  private:
   const std::unique_ptr<Arithmetic> arithmetic_ = make_cpu_arithmetic();
+  const std::shared_ptr<NodeTimer> timer_ = std::make_shared<NodeTimer>();
   std::once_flag has_lane_;  // all lanes of a device run one program, so the first lane sets the fingerprint
   std::string fingerprint_ = "cpu";
 };

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "worker/device/cpu/graph.h"
+#include "worker/device/device.h"
 
 namespace dtrun::worker {
 

@@ -93,7 +93,7 @@ class CudaDevice final : public Device {
     return DeviceMemory{.used = arithmetic_.used(), .peak = arithmetic_.peak(), .total = memory_};
   }
   Arithmetic& arithmetic() override { return arithmetic_; }
-  OpTimer* timer() override { return &arithmetic_.timer(); }
+  OpTimer& timer() override { return arithmetic_.timer(); }
   void enter_range(const char* name) override { cuda::nvtx::push(name); }
   void leave_range() override { cuda::nvtx::pop(); }
   std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {

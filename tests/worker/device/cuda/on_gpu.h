@@ -66,7 +66,7 @@ class OnGpu {
 
   Lane& lane() { return *lane_; }
   Arithmetic& arithmetic() { return device_->arithmetic(); }
-  OpTimer& timer() { return *device_->timer(); }
+  OpTimer& timer() { return device_->timer(); }
   DeviceUse use() const { return device_->use(); }
 
  private:

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "worker/base/buffer.h"
@@ -156,9 +157,10 @@ class LinearOp : public GroupedOp {
 
 class GroupedGraph : public CpuGraph {
  public:
-  GroupedGraph(const Program& program, int capacity)
+  GroupedGraph(const Program& program, int capacity, NodeClock clock)
       : program_(program),
         lowered_(lower(program_)),
+        clock_(std::move(clock)),
         groups_((capacity + kGroup - 1) / kGroup),
         logits_(lowered_.classes * groups_ * kGroup) {
     activations_.reserve(lowered_.operations.size() + 1);  // ops keep references
@@ -218,6 +220,7 @@ class GroupedGraph : public CpuGraph {
 
   const Program program_;
   const LoweredProgram lowered_;
+  const NodeClock clock_;
   const int groups_;
   const grouped::Kernels& kernels_ = grouped::kernels();
   const float* weights_ = nullptr;       // flat; the caller's
@@ -228,8 +231,8 @@ class GroupedGraph : public CpuGraph {
 
 }  // namespace
 
-std::unique_ptr<CpuGraph> make_grouped_graph(const Program& program, int capacity) {
-  return std::make_unique<GroupedGraph>(program, capacity);
+std::unique_ptr<CpuGraph> make_grouped_graph(const Program& program, int capacity, NodeClock clock) {
+  return std::make_unique<GroupedGraph>(program, capacity, std::move(clock));
 }
 
 }  // namespace dtrun::worker

@@ -35,9 +35,10 @@ memory::desc plain(const memory::dims& dims) {
 
 class OnednnGraph : public CpuGraph {
  public:
-  OnednnGraph(const Program& program, int rows)
+  OnednnGraph(const Program& program, int rows, NodeClock clock)
       : program_(program),
         lowered_(lower(program_)),
+        clock_(std::move(clock)),
         rows_(rows),
         gradient_(program.size),
         input_(rows * program.sample.shape.size()),
@@ -147,6 +148,7 @@ class OnednnGraph : public CpuGraph {
 
   const Program program_;
   const LoweredProgram lowered_;
+  const NodeClock clock_;
   const int rows_;
   const dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
@@ -161,10 +163,10 @@ class OnednnGraph : public CpuGraph {
 
 }  // namespace
 
-std::unique_ptr<CpuGraph> make_onednn_graph(const Program& program, int capacity) {
+std::unique_ptr<CpuGraph> make_onednn_graph(const Program& program, int capacity, NodeClock clock) {
   onednn::use_one_thread();  // before the first primitive is made
   try {
-    return std::make_unique<OnednnGraph>(program, capacity);
+    return std::make_unique<OnednnGraph>(program, capacity, std::move(clock));
   } catch (const dnnl::error& error) {
     throw WorkerError(kExitSoftware, std::string("oneDNN cannot run this network: ") + error.what());
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "proto/core/overloaded.h"
@@ -22,13 +23,14 @@ using planned::kLeft, planned::kRight, planned::kScores, planned::kScoreGradient
 template <typename Matmuls>
 class PlannedLane final : public Lane {
  public:
-  PlannedLane(const Program& program, int capacity)
+  PlannedLane(const Program& program, int capacity, NodeClock clock)
       : program_(program),
         plan_(make_plan(program_, capacity)),
         arena_(plan_.arena),
         classifier_(std::get<Linear>(program_.nodes[plan_.classifier].op)),
         logits_(plan_.logit_rows * classifier_.out_features),
-        scores_(plan_.scores) {
+        scores_(plan_.scores),
+        clock_(std::move(clock)) {
     for (const Node& node : program_.nodes)
       if (std::holds_alternative<Conv2d>(node.op) || std::holds_alternative<MaxPool2d>(node.op))
         throw WorkerError(kExitSoftware, "a planned lane has no operations on images");
@@ -55,8 +57,6 @@ class PlannedLane final : public Lane {
         ready(static_cast<int>(next));
     }
   }
-
-  void record(std::vector<NodeTime>* times) override { clock_.record(times); }
 
   MicrobatchStats evaluate(const Microbatch& microbatch) override {
     return begin(microbatch, false, nullptr);
@@ -451,16 +451,17 @@ class PlannedLane final : public Lane {
   float* gradient_ = nullptr;  // flat; the caller's; null in an evaluation
   const std::vector<std::size_t>* value_ = nullptr;
   const std::vector<std::size_t>* aux_ = nullptr;
-  NodeClock clock_;
+  const NodeClock clock_;
   const std::unique_ptr<Stream> stream_ = make_cpu_arithmetic()->make_stream();
 };
 
 }  // namespace
 
-std::unique_ptr<Lane> make_planned_lane(const Program& program, int capacity) {
+std::unique_ptr<Lane> make_planned_lane(const Program& program, int capacity, NodeClock clock) {
   onednn::use_one_thread();
-  if (program.bf16) return std::make_unique<PlannedLane<planned::Bf16Matmuls>>(program, capacity);
-  return std::make_unique<PlannedLane<planned::Fp32Matmuls>>(program, capacity);
+  if (program.bf16)
+    return std::make_unique<PlannedLane<planned::Bf16Matmuls>>(program, capacity, std::move(clock));
+  return std::make_unique<PlannedLane<planned::Fp32Matmuls>>(program, capacity, std::move(clock));
 }
 
 }  // namespace dtrun::worker

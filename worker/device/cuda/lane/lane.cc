@@ -163,9 +163,6 @@ class CudaLane final : public Lane {
     return {.loss = host_results_.data()[0], .correct = host_results_.data()[1]};
   }
 
-  // The device has a timer().
-  void record(std::vector<NodeTime>*) override {}
-
  private:
   static constexpr bool kRounds = sizeof(T) == 2;  // whether samples and weights are rounded to bf16
 
