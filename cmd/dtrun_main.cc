@@ -23,6 +23,7 @@
 #include "cmd/commands/print_completion.h"
 #include "cmd/commands/subcommand.h"
 #include "cmd/launch/launch_options.h"
+#include "cmd/manual/completion.h"
 #include "cmd/manual/manual.h"
 #include "cmd/options/options.h"
 #include "cmd/options/values.h"
@@ -119,6 +120,8 @@ int launch_on_hosts(const cmd::Options& options, const std::vector<std::string>&
 int run(const std::vector<std::string>& arguments) {
   const cmd::Environment environment = [](const char* name) { return std::getenv(name); };
   cmd::set_colour(cmd::colour_at_first_sight(arguments, environment));
+  if (!arguments.empty() && arguments[0] == cmd::kCompleteWord)
+    return cmd::print_candidates({arguments.begin() + 1, arguments.end()});
   const cmd::Command* command = arguments.empty() ? nullptr : cmd::find_command(arguments[0]);
   if (command != nullptr)
     return cmd::run_command(*command, {arguments.begin() + 1, arguments.end()}, environment);

@@ -2,6 +2,7 @@
 #include "cmd/commands/command_table.h"
 #include "cmd/commands/commands.h"
 #include "cmd/commands/print_completion.h"
+#include "cmd/launch/detached_runs.h"
 #include "cmd/manual/completion.h"
 
 namespace dtrun::cmd {
@@ -18,6 +19,15 @@ int run_completion(const Invocation& invocation) {
 int print_completion(const std::string& shell, const std::string& source) {
   const Result<std::string> script = completion_script(shell, commands());
   return script.ok() ? answer(script.value()) : fail(script.status().within(source));
+}
+
+int print_candidates(const std::vector<std::string>& words) {
+  const auto runs = [] {
+    std::vector<std::string> names;
+    for (const DetachedRun& run : detached_runs()) names.push_back(run.run_id);
+    return names;
+  };
+  return answer(as_lines(complete(words, commands(), runs)));
 }
 
 constinit const Command kCompletionCommand{

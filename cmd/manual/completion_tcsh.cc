@@ -2,16 +2,17 @@
 // subcommands and files as the first word.
 #include <set>
 
-#include "cmd/manual/completion_parts.h"
+#include "cmd/manual/completion.h"
 #include "cmd/manual/manual.h"
 #include "cmd/options/option_table.h"
+#include "proto/core/text.h"
 
 namespace dtrun::cmd {
 namespace {
 
 // tcsh offers one kind of thing in a place, or a program's output.
 constexpr char kFirstWord[] =
-    R"tcsh( 'p@1@`sh -c '"'"'printf "%s\n" @COMMANDS@; ls -1dp "${COMMAND_LINE##* }"* 2>/dev/null'"'"'`@@')tcsh";
+    R"tcsh( 'p@1@`sh -c '"'"'dtrun __complete "${COMMAND_LINE##* }" | sed 1d | cut -f1; ls -1dp "${COMMAND_LINE##* }"* 2>/dev/null'"'"'`@@')tcsh";
 
 struct TcshWords {
   std::set<std::string> names;  // without dashes before them, of all commands
@@ -38,15 +39,16 @@ std::string tcsh_script(Commands commands) {
   add_options(kOptions, commands, &words);
   for (const Command* command : commands) {
     add_options(command->options, commands, &words);
-    if (takes_detached_run(*command))
-      words.values += " 'n@" + std::string(command->name) + "@`sh -c '\"'\"'" + kListRuns + "'\"'\"'`@'";
+    if (std::string_view(command->argument) == "[RUN]")
+      words.values +=
+          " 'n@" + std::string(command->name) + "@`dtrun __complete " + command->name + " \"\" | sed 1d`@'";
     else if (command->takes_argument())
       add_choices(command->name, choices(command->argument, commands), &words);
   }
   return "# Completes dtrun's command line in tcsh. To keep it: dtrun completion tcsh >> ~/.tcshrc\n"
          "complete dtrun 'c/--/(" +
          join(std::vector<std::string>(words.names.begin(), words.names.end()), " ") + ")/'" + words.values +
-         replaced(kFirstWord, "@COMMANDS@", join(names_of(commands), " ")) + " 'p/*/f/'\n";
+         kFirstWord + " 'p/*/f/'\n";
 }
 
 }  // namespace dtrun::cmd

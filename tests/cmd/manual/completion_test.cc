@@ -29,7 +29,7 @@ constexpr char kAsk[] = R"(
 source <("$0" completion bash) || exit 9
 compopt() { [[ $* != *default* ]] || echo default; [[ $* != *nospace* ]] || echo nospace; }
 cd "$1" && shift
-COMP_WORDS=(dtrun "$@") COMP_CWORD=$#
+COMP_WORDS=("$0" "$@") COMP_CWORD=$#
 _dtrun
 ((${#COMPREPLY[@]} == 0)) || printf '%s\n' "${COMPREPLY[@]}"
 )";
@@ -64,9 +64,8 @@ std::string slurp(const std::filesystem::path& path) {
 // The words that fish offers behind `line`, without the descriptions.
 Words fish_offers(const std::string& line, const std::filesystem::path& folder) {
   Process fish({"sh", "-c",
-                "cd \"$1\" && HOME=$1 XDG_STATE_HOME= fish -N -c '\"$argv[1]\" completion fish | source; "
-                "complete -C $argv[2]' -- "
-                "\"$0\" \"$2\"",
+                "cd \"$1\" && HOME=$1 XDG_STATE_HOME= PATH=${0%/*}:$PATH fish -N -c 'dtrun completion fish | "
+                "source; complete -C $argv[1]' -- \"$2\"",
                 kDtrun, folder.string(), line});
   CHECK(fish.wait() == 0);
   CHECK(fish.err() == "");
@@ -76,7 +75,8 @@ Words fish_offers(const std::string& line, const std::filesystem::path& folder) 
   return found;
 }
 
-// A shell on a terminal whose dtrun is a script that writes its arguments, one a line, to a file.
+// A shell on a terminal whose dtrun is a script that writes its arguments, one a line, to a file, unless it
+// is asked for candidates.
 class InteractiveShell {
  public:
   // `set_up`: the line that loads the completion from the file in $SCRIPT.
@@ -85,7 +85,8 @@ class InteractiveShell {
     REQUIRE(printed.wait() == 0);
     std::ofstream(path("script")) << printed.out();
     std::filesystem::create_directory(path("bin"));
-    std::ofstream(path("bin/dtrun")) << "#!/bin/sh\nprintf '%s\\n' \"$@\" > '" << path("part") << "'\nmv '"
+    std::ofstream(path("bin/dtrun")) << "#!/bin/sh\n[ \"$1\" != __complete ] || exec '" << kDtrun
+                                     << "' \"$@\"\nprintf '%s\\n' \"$@\" > '" << path("part") << "'\nmv '"
                                      << path("part") << "' '" << path("arguments") << "'\n";
     std::filesystem::permissions(path("bin/dtrun"), std::filesystem::perms::owner_all);
     const winsize size{.ws_row = 24, .ws_col = 80, .ws_xpixel = 0, .ws_ypixel = 0};
@@ -203,6 +204,14 @@ TEST_CASE_FIXTURE(Shell, "behind a config its entries are offered, with the valu
   CHECK(contains(complete({"job.json", ""}), "output_dir="));
 }
 
+TEST_CASE_FIXTURE(Shell, "files are offered where an option or a subcommand takes one") {
+  std::ofstream(folder.path() / "my.key").close();
+  std::ofstream(folder.path() / "job.json").close();
+  CHECK(complete({"--key_file", "my"}) == Words{"my.key"});
+  CHECK(complete({"--key_file", "=", "my"}) == Words{"my.key"});
+  CHECK(complete({"profile", "jo"}) == Words{"job.json"});
+}
+
 TEST_CASE_FIXTURE(Shell, "a program's own arguments are left to bash") {
   CHECK(complete({"train.py", "--nno"}) == Words{"default"});
   CHECK(complete({"--", "train", "--nproc_per_node", ""}) == Words{"default"});
@@ -227,8 +236,11 @@ TEST_CASE_FIXTURE(Shell, "a subcommand's options, their values and its argument 
 void add_runs(const std::filesystem::path& home) {
   const std::filesystem::path launches = home / ".local/state/dtrun/launches";
   std::filesystem::create_directories(launches);
-  for (const char* name : {"far.json", "fast.2.json", "other.json.tmp"})
-    std::ofstream(launches / name).close();
+  for (const std::string name : {"far", "fast.2"})
+    std::ofstream(launches / (name + ".json"))
+        << R"({"run_id": ")" << name << R"(", "ssh": ["ssh"], "accept_new_host_keys": false, )"
+        << R"("directory": "/", "ended": false, "hosts": [{"host": "a", "node": 0}]})";
+  std::ofstream(launches / "other.json.tmp").close();
 }
 
 TEST_CASE_FIXTURE(Shell, "runs that were detached are offered to attach, stop and logs") {
@@ -277,12 +289,13 @@ TEST_CASE("zsh completes options, values, subcommands and overrides as they are 
   if (!is_installed("zsh")) return skip("there is no zsh");
   InteractiveShell zsh("zsh", "autoload -U compinit; compinit -u -D; source $SCRIPT");
   std::ofstream(zsh.path("train.py")).close();
-  CHECK(zsh.typed("--max_r\t3 x") == "--max_restarts=3 x ");
-  CHECK(zsh.typed("--numa_b\tex\t x") == "--numa_binding=exclusive x ");
+  CHECK(zsh.typed("--max_r\t3 x") == "--max_restarts 3 x ");
+  CHECK(zsh.typed("--numa_b\tex\t x") == "--numa_binding exclusive x ");
   CHECK(zsh.typed("-t 3 tra\t a") == "-t 3 train.py a ");
   CHECK(zsh.typed("comp\tfi\t") == "completion fish ");
-  CHECK(zsh.typed("store --po\t1") == "store --port=1 ");
-  CHECK(zsh.typed("help --for\tmark\tcon\t") == "help --format=markdown config ");
+  CHECK(zsh.typed("store --po\t1") == "store --port 1 ");
+  CHECK(zsh.typed("help --for\tmark\tcon\t") == "help --format markdown config ");
+  CHECK(zsh.typed("--rdzv-backend=st\tx") == "--rdzv-backend=static x ");
   CHECK(zsh.typed("job.json train.optim=ad\t") == "job.json train.optim=adamw ");
   add_runs(zsh.path(""));
   CHECK(zsh.typed("attach fas\t") == "attach fast.2 ");
