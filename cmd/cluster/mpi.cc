@@ -1,25 +1,11 @@
 // The launchers of MPI start processes, and give each its number among them. Only some of them tell where the
 // first one is.
-#include <array>
-
 #include "cmd/cluster/numbers.h"
 #include "cmd/cluster/port_row.h"
 #include "cmd/cluster/systems.h"
 
 namespace dtrun::cmd {
 namespace {
-
-Result<Ranks> ranks_in(const ClusterEnvironment& cluster, const std::string& job,
-                       const std::array<const char*, 4>& names) {
-  Ranks ranks;
-  const std::array<int*, 4> fields{&ranks.rank, &ranks.size, &ranks.local_rank, &ranks.local_size};
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    const Result<int> number = number_of(cluster, names[i], static_cast<int>(i % 2), job);
-    if (!number.ok()) return number.status();
-    *fields[i] = number.value();
-  }
-  return ranks;
-}
 
 // The host of mpirun, and so most often of its first process, from "1234.0;tcp://10.0.0.1,10.1.0.1:41234".
 std::string host_of_mpirun(const std::string& uri) {
@@ -33,7 +19,19 @@ std::string host_of_mpirun(const std::string& uri) {
 
 }  // namespace
 
-Result<Place> place_of_process(const std::string& job, const Ranks& ranks, const GivenOptions&) {
+Result<Ranks> ranks_in(const ClusterEnvironment& cluster, const std::string& job, const char* rank,
+                       const char* size, const char* local_rank, const char* local_size) {
+  Ranks ranks;
+  const Status status = read_numbers(cluster, job,
+                                     {{rank, 0, &ranks.rank},
+                                      {size, 1, &ranks.size},
+                                      {local_rank, 0, &ranks.local_rank},
+                                      {local_size, 1, &ranks.local_size}});
+  if (!status.ok()) return status;
+  return ranks;
+}
+
+Result<Place> place_of_process(const std::string& job, const Ranks& ranks) {
   if (ranks.rank >= ranks.size || ranks.local_rank >= ranks.local_size || ranks.local_size > ranks.size)
     return contradiction(job, "process " + std::to_string(ranks.rank) + " of " + std::to_string(ranks.size) +
                                   ", on this host " + std::to_string(ranks.local_rank) + " of " +
@@ -49,16 +47,15 @@ Result<Place> place_of_process(const std::string& job, const Ranks& ranks, const
   return place;
 }
 
-Found find_open_mpi(const ClusterEnvironment& cluster, const GivenOptions& said) {
+Found find_open_mpi(const ClusterEnvironment& cluster, const GivenOptions&) {
   constexpr char kSize[] = "OMPI_COMM_WORLD_SIZE";
   if (!has(cluster, kSize)) return std::optional<Place>();
   const std::string job = "Open MPI";
-  const auto ranks =
-      ranks_in(cluster, job,
-               {"OMPI_COMM_WORLD_RANK", kSize, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"});
+  const auto ranks = ranks_in(cluster, job, "OMPI_COMM_WORLD_RANK", kSize, "OMPI_COMM_WORLD_LOCAL_RANK",
+                              "OMPI_COMM_WORLD_LOCAL_SIZE");
   if (!ranks.ok()) return ranks.status();
   if (ranks.value().size == 1) return std::optional<Place>();
-  Result<Place> place = place_of_process(job, ranks.value(), said);
+  Result<Place> place = place_of_process(job, ranks.value());
   if (!place.ok()) return place.status();
   const std::string uri = text_of(cluster, "OMPI_MCA_orte_hnp_uri");
   if (place.value().first.empty()) {
@@ -74,7 +71,7 @@ Found find_open_mpi(const ClusterEnvironment& cluster, const GivenOptions& said)
   return std::optional(std::move(place).value());
 }
 
-Found find_pmi(const ClusterEnvironment& cluster, const GivenOptions& said) {
+Found find_pmi(const ClusterEnvironment& cluster, const GivenOptions&) {
   if (!has(cluster, "PMI_RANK") || !has(cluster, "PMI_SIZE")) return std::optional<Place>();
   const bool pals = has(cluster, "PALS_RANKID"),
              intel = has(cluster, "I_MPI_HYDRA_HOST_FILE") || has(cluster, "I_MPI_HYDRA_UUID");
@@ -83,11 +80,11 @@ Found find_pmi(const ClusterEnvironment& cluster, const GivenOptions& said) {
   if (is_slurm_task(cluster) && text_of(cluster, "PMI_SIZE") == text_of(cluster, "SLURM_STEP_NUM_TASKS"))
     return std::optional<Place>();
   const auto ranks =
-      pals ? ranks_in(cluster, job, {"PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"})
-           : ranks_in(cluster, job, {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"});
+      pals ? ranks_in(cluster, job, "PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE")
+           : ranks_in(cluster, job, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS");
   if (!ranks.ok()) return ranks.status();
   if (ranks.value().size == 1) return std::optional<Place>();
-  Result<Place> place = place_of_process(job, ranks.value(), said);
+  Result<Place> place = place_of_process(job, ranks.value());
   if (!place.ok()) return place.status();
   place.value().one_per_node = "mpiexec -ppn 1";
   return std::optional(std::move(place).value());

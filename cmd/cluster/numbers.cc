@@ -20,6 +20,16 @@ std::optional<int> whole_number(std::string_view text, int most) {
   return number && text.front() != '-' && *number <= most ? number : std::nullopt;
 }
 
+Status read_numbers(const ClusterEnvironment& cluster, const std::string& job,
+                    std::initializer_list<NumberIn> numbers) {
+  for (const auto& [name, least, to] : numbers) {
+    const Result<int> number = number_of(cluster, name, least, job);
+    if (!number.ok()) return number.status();
+    *to = number.value();
+  }
+  return {};
+}
+
 Status contradiction(const std::string& job, const std::string& what) {
   return {kExitUsage, job + ": " + what + "; --standalone runs on this node alone"};
 }

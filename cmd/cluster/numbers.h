@@ -1,6 +1,7 @@
 // Numbers that a cluster's variables hold. Pure.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +20,15 @@ std::optional<int> whole_number(std::string_view text, int most);
 // A variable's number from `least` on. EX_USAGE if it is anything else; `job` names the system that set it.
 Result<int> number_of(const ClusterEnvironment& cluster, const std::string& name, int least,
                       const std::string& job);
+
+// Several of them, each with the place that it goes to.
+struct NumberIn {
+  const char* name;
+  int least;
+  int* to;
+};
+Status read_numbers(const ClusterEnvironment& cluster, const std::string& job,
+                    std::initializer_list<NumberIn> numbers);
 
 // An error for facts of a cluster that contradict each other: the message, and how to run on this node alone.
 Status contradiction(const std::string& job, const std::string& what);

@@ -22,15 +22,14 @@ std::vector<std::string> words_of(const std::string& text) {
 
 Result<Place> place_of_node(const ClusterEnvironment& cluster, const std::string& job, const char* size,
                             const char* index) {
-  const Result<int> agents = number_of(cluster, size, 1, job), rank = number_of(cluster, index, 0, job);
-  if (!agents.ok()) return agents.status();
-  if (!rank.ok()) return rank.status();
-  if (rank.value() >= agents.value())
-    return contradiction(job, std::string(index) + "=" + std::to_string(rank.value()) + " of " + size + "=" +
-                                  std::to_string(agents.value()));
   Place place{.job = job};
-  place.agents = agents.value();
-  place.rank = rank.value();
+  int agents = 1;
+  const Status status = read_numbers(cluster, job, {{size, 1, &agents}, {index, 0, &place.rank}});
+  if (!status.ok()) return status;
+  if (place.rank >= agents)
+    return contradiction(job, std::string(index) + "=" + std::to_string(place.rank) + " of " + size + "=" +
+                                  std::to_string(agents));
+  place.agents = agents;
   place.hosts = place.rank == 0;
   return place;
 }
@@ -80,49 +79,38 @@ Found find_lepton(const ClusterEnvironment& cluster, const GivenOptions&) {
   return std::optional(std::move(place).value());
 }
 
-Found find_flux(const ClusterEnvironment& cluster, const GivenOptions& said) {
+Found find_flux(const ClusterEnvironment& cluster, const GivenOptions&) {
   if (!has(cluster, "FLUX_TASK_RANK")) return std::optional<Place>();
   const std::string job = "Flux job " + shown(text_of(cluster, "FLUX_JOB_ID"));
   Result<Place> place = place_of_node(cluster, job, "FLUX_JOB_SIZE", "FLUX_TASK_RANK");
   if (!place.ok()) return place.status();
-  const Result<int> local = number_of(cluster, "FLUX_TASK_LOCAL_ID", 0, job),
-                    nodes = number_of(cluster, "FLUX_JOB_NNODES", 1, job);
-  if (!local.ok()) return local.status();
-  if (!nodes.ok()) return nodes.status();
+  int local = 0, nodes = 1;
+  const Status status =
+      read_numbers(cluster, job, {{"FLUX_TASK_LOCAL_ID", 0, &local}, {"FLUX_JOB_NNODES", 1, &nodes}});
+  if (!status.ok()) return status;
   // Flux tells how many tasks there are on all nodes, not on this one.
-  const int agents = *place.value().agents, each = (agents + nodes.value() - 1) / nodes.value();
+  const int agents = *place.value().agents, each = (agents + nodes - 1) / nodes;
   const Ranks ranks{.rank = place.value().rank,
                     .size = agents,
-                    .local_rank = local.value(),
-                    .local_size = std::max(each, local.value() + 1)};
-  place = place_of_process(job, ranks, said);
+                    .local_rank = local,
+                    .local_size = std::max(each, local + 1)};
+  place = place_of_process(job, ranks);
   if (!place.ok()) return place.status();
   place.value().run_id = run_id_of(text_of(cluster, "FLUX_JOB_ID"));
   if (!place.value().run_id.empty()) place.value().ports = port_row(text_of(cluster, "FLUX_JOB_ID"));
-  place.value().one_per_node = "flux run -N" + std::to_string(nodes.value()) + " --tasks-per-node=1";
+  place.value().one_per_node = "flux run -N" + std::to_string(nodes) + " --tasks-per-node=1";
   return std::optional(std::move(place).value());
 }
 
 // LSF's jsrun; its resource sets are not the hosts of LSB_MCPU_HOSTS, so it does not tell where the first one
 // is.
-Found find_jsrun(const ClusterEnvironment& cluster, const GivenOptions& said) {
+Found find_jsrun(const ClusterEnvironment& cluster, const GivenOptions&) {
   if (!has(cluster, "JSM_NAMESPACE_RANK")) return std::optional<Place>();
   const std::string job = "LSF job " + shown(text_of(cluster, "LSB_JOBID"));
-  Ranks ranks;
-  const struct {
-    const char* name;
-    int least;
-    int* field;
-  } numbers[] = {{"JSM_NAMESPACE_RANK", 0, &ranks.rank},
-                 {"JSM_NAMESPACE_SIZE", 1, &ranks.size},
-                 {"JSM_NAMESPACE_LOCAL_RANK", 0, &ranks.local_rank},
-                 {"JSM_NAMESPACE_LOCAL_SIZE", 1, &ranks.local_size}};
-  for (const auto& [name, least, field] : numbers) {
-    const Result<int> number = number_of(cluster, name, least, job);
-    if (!number.ok()) return number.status();
-    *field = number.value();
-  }
-  Result<Place> place = place_of_process(job, ranks, said);
+  const auto ranks = ranks_in(cluster, job, "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE",
+                              "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE");
+  if (!ranks.ok()) return ranks.status();
+  Result<Place> place = place_of_process(job, ranks.value());
   if (!place.ok()) return place.status();
   place.value().run_id = run_id_of(text_of(cluster, "LSB_JOBID"));
   if (!place.value().run_id.empty()) place.value().ports = port_row(place.value().run_id);

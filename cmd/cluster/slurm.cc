@@ -32,24 +32,6 @@ struct SlurmStep {
   std::vector<int> tasks_of_nodes = {};
 };
 
-Status read_numbers(const ClusterEnvironment& cluster, const std::string& job, SlurmStep* step) {
-  const struct {
-    const char* name;
-    int least;
-    int* field;
-  } numbers[] = {{"SLURM_STEP_NUM_NODES", 1, &step->nodes},
-                 {"SLURM_NODEID", 0, &step->node},
-                 {"SLURM_STEP_NUM_TASKS", 1, &step->tasks},
-                 {"SLURM_PROCID", 0, &step->task},
-                 {"SLURM_LOCALID", 0, &step->local_task}};
-  for (const auto& [name, least, field] : numbers) {
-    const Result<int> number = number_of(cluster, name, least, job);
-    if (!number.ok()) return number.status();
-    *field = number.value();
-  }
-  return {};
-}
-
 template <typename List>
 Status misread(const ClusterEnvironment& cluster, const std::string& job, const char* name,
                const Result<List>& list) {
@@ -104,7 +86,13 @@ Found place_in_step(const ClusterEnvironment& cluster, std::uint32_t job_number,
   const std::string id = std::to_string(job_number) + "." + std::to_string(step_number);
   Place place{.job = "Slurm step " + id};
   SlurmStep step;
-  if (Status status = read_numbers(cluster, place.job, &step); !status.ok()) return status;
+  const Status numbers = read_numbers(cluster, place.job,
+                                      {{"SLURM_STEP_NUM_NODES", 1, &step.nodes},
+                                       {"SLURM_NODEID", 0, &step.node},
+                                       {"SLURM_STEP_NUM_TASKS", 1, &step.tasks},
+                                       {"SLURM_PROCID", 0, &step.task},
+                                       {"SLURM_LOCALID", 0, &step.local_task}});
+  if (!numbers.ok()) return numbers;
   if (Status status = read_lists(cluster, place.job, &step); !status.ok()) return status;
   if (Status status = check(place.job, step); !status.ok()) return status;
   place.several_tasks = std::ranges::any_of(step.tasks_of_nodes, [](int tasks) { return tasks > 1; });

@@ -36,6 +36,9 @@ Result<Place> place_of_node(const ClusterEnvironment& cluster, const std::string
 struct Ranks {
   int rank = 0, size = 1, local_rank = 0, local_size = 1;
 };
-Result<Place> place_of_process(const std::string& job, const Ranks& ranks, const GivenOptions& said);
+Result<Place> place_of_process(const std::string& job, const Ranks& ranks);
+// The numbers of these variables.
+Result<Ranks> ranks_in(const ClusterEnvironment& cluster, const std::string& job, const char* rank,
+                       const char* size, const char* local_rank, const char* local_size);
 
 }  // namespace dtrun::cmd
