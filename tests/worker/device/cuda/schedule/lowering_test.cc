@@ -154,6 +154,27 @@ TEST_CASE("a step writes over what it reads only in place, and a matmul only wha
   }
 }
 
+// The order of steps follows from what they say.
+TEST_CASE("a matmul says of all its rows that it writes them, and the loss of its gradient") {
+  const auto says = [](const Step& step, const Place& place, std::size_t bytes) {
+    return std::ranges::any_of(
+        step.writes, [&](const ByteRange& write) { return write.place == place && write.bytes >= bytes; });
+  };
+  for (const NamedProgram& named : all_programs()) {
+    for (const bool bf16 : {false, true}) {
+      CAPTURE(named.name);
+      CAPTURE(bf16);
+      make(named.program, 3, bf16).schedule.each_step([&](const Step& step) {
+        CAPTURE(step.node);
+        if (const auto* const multiply = std::get_if<Matmul>(&step.work))
+          CHECK(says(step, multiply->c, bytes_of(multiply->shape).c));
+        if (const auto* const loss = std::get_if<CrossEntropy>(&step.work))
+          CHECK(says(step, loss->logits, loss->rows * loss->stride * (bf16 ? 2 : 4)) == loss->gradient);
+      });
+    }
+  }
+}
+
 TEST_CASE("steps of different streams that touch the same bytes are ordered") {
   for (const NamedProgram& named : all_programs()) {
     for (const int side_streams : {0, 1, 3}) {
