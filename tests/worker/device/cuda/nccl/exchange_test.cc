@@ -25,6 +25,7 @@
 #include "tests/worker/reduction/plain_sum.h"
 #include "worker/base/error.h"
 #include "worker/collective/device_exchange.h"
+#include "worker/device/cuda/nccl/bootstrap.h"
 #include "worker/device/cuda_device.h"
 #include "worker/reduction/accumulator.h"
 
@@ -350,6 +351,35 @@ void check_fault(const std::string& fault, std::size_t most_whole) {
 
 TEST_CASE("an init that is stuck, fails or is without a peer is given up") {
   for (const char* const fault : {"init-absent:1", "init-stuck:2", "init-fails:1:6"}) check_fault(fault, 0);
+}
+
+TEST_CASE(
+    "links wait no longer for a silent peer once the generation is given up, however patient they are") {
+  nccl_plan.faults = cuda_on_cpu::nccl_faults_of("silent:1@3");
+  Generation broken(3);
+  broken.patience = milliseconds(30000);
+  const auto begun = std::chrono::steady_clock::now();
+  std::thread agent([&broken] {
+    std::this_thread::sleep_for(milliseconds(500));
+    broken.given_up = true;
+  });
+  run(broken, some_steps(6, {8, 8, 8}));
+  agent.join();
+  CHECK(std::chrono::steady_clock::now() - begun < broken.patience);
+  nccl_plan = {};
+}
+
+TEST_CASE("that a rank has no NCCL is kept once, however many generations find it") {
+  cuda::UseRecord use(false);
+  cuda::BootstrapInfo own;
+  own.set_why_not("libnccl.so.2 is missing");
+  for (int generation = 0; generation < 2; ++generation)
+    CHECK_FALSE(
+        cuda::exchange_bootstrap_info({.all_gather = [](std::span<std::byte>) {}, .check = {}}, own, use));
+  CHECK(
+      use.now().fallbacks ==
+      std::vector<std::string>{"gradients are exchanged through the hosts' memory, since rank 0 has no NCCL: "
+                               "libnccl.so.2 is missing"});
 }
 
 TEST_CASE("a rank that is silent, has an error, or never launches loses no step and spoils none") {
