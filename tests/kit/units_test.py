@@ -109,7 +109,7 @@ class UnitsTest(unittest.TestCase):
     def test_one_of_each_unit_dies_and_all_begin_again(self):
         job = self.run_job(faults="forward:0:9,forward:3:9", whole=4)
         check_steps(self, job, STEPS)
-        self.assertIn("no whole unit is left on this node", job.errors())
+        self.assertIn("no unit that holds a state is left on this node", job.errors())
         self.assertEqual({len(generations) for generations in self.units_of(job).values()}, {1}, job.errors())
         self.assertEqual(len(job.lines("loaded")), 8, job.errors())
 

@@ -18,6 +18,10 @@ bool has_loaded(const Worker& worker) {
   return worker.stage == Worker::kReady || worker.stage == Worker::kAtWork;
 }
 
+bool has_state(const Worker& worker) {
+  return !worker.lost && (worker.stage == Worker::kAtWork || (worker.stage == Worker::kReady && worker.step));
+}
+
 // The greater, the sooner it can work in a generation.
 int readiness(const Worker& worker) {
   if (!worker.alive() || worker.lost) return 0;
@@ -93,11 +97,11 @@ void Workers::end_broken_units() {
     ++count;
   }
   if (count == 0) return;
-  const bool none = std::ranges::all_of(own_.all, [this](const Worker& worker) {
-    return std::ranges::any_of(own_.unit_of(worker), [](const Worker& peer) { return readiness(peer) == 0; });
+  const bool none = std::ranges::none_of(own_.all, [this](const Worker& worker) {
+    return std::ranges::all_of(own_.unit_of(worker), has_state);
   });
   print("ending " + counted(count, "worker") + " whose unit is not whole any more" +
-        (none ? "; no whole unit is left on this node" : ""));
+        (none ? "; no unit that holds a state is left on this node" : ""));
 }
 
 void Workers::ask_gpu(const Worker& worker) {

@@ -90,7 +90,7 @@ TEST_CASE("one worker of each unit dies: all begin again") {
   CHECK(s.dies(3) == Trace{"signal 9 only #2"});
   s.dies(1);
   CHECK(s.dies(2).back().ends_with("has 0"));
-  CHECK(printed(s, "no whole unit is left on this node"));
+  CHECK(printed(s, "no unit that holds a state is left on this node"));
   CHECK(s.gets(2, 4) == Trace{"start g2", "heartbeat"});
 }
 
@@ -122,6 +122,18 @@ TEST_CASE("a unit that loads is started again as a whole, and that is one failur
     CHECK(s.dies(0) == Trace{"warm up #" + std::to_string(next) + " (local 0, r2) #" +
                              std::to_string(next + 1) + " (local 1, r3)"});
   }
+}
+
+TEST_CASE(
+    "the unit that holds the state dies while the other one loads: people are told that there is none") {
+  Units s;
+  s.dies(0);
+  for (const int local_rank : {2, 3}) s.is_ready(local_rank, 41);
+  s.dies(1);
+  s.gets(2, 2);
+  CHECK_FALSE(printed(s, "no unit that holds a state is left"));
+  s.dies(2);
+  CHECK(printed(s, "no unit that holds a state is left"));
 }
 
 TEST_CASE("workers that hold a state come before those that have just loaded") {
