@@ -117,6 +117,7 @@ struct Join {
 struct Heartbeat {
   std::vector<int> pids;                  // by local rank; 0: that worker does not run
   std::optional<Progress> progress = {};  // as one of its workers said last; none: they report none
+  bool outlives = false;                  // its workers outlive generations
 
   bool operator==(const Heartbeat&) const = default;
 };
@@ -201,6 +202,7 @@ struct WaitStatus {
   std::vector<News> missing;  // nodes known to be gone, or refused, the newest last; without their texts
   Millis left = 0;            // until the wait for nodes ends; 0: others have to stop their workers first
   int away = 0;               // nodes of the generation that are out of touch and waited for
+  bool outlives = false;      // workers of the run outlive generations: those of a node that joins load first
 
   bool operator==(const WaitStatus&) const = default;
 };

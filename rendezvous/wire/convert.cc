@@ -175,7 +175,7 @@ void to_wire(const Join& join, v1::Join* wire) {
 }
 
 Heartbeat from_wire(const v1::Heartbeat& wire) {
-  Heartbeat heartbeat{.pids = {wire.pids().begin(), wire.pids().end()}};
+  Heartbeat heartbeat{.pids = {wire.pids().begin(), wire.pids().end()}, .outlives = wire.outlives()};
   if (wire.has_progress()) heartbeat.progress = from_wire(wire.progress());
   return heartbeat;
 }
@@ -183,6 +183,7 @@ Heartbeat from_wire(const v1::Heartbeat& wire) {
 void to_wire(const Heartbeat& heartbeat, v1::Heartbeat* wire) {
   for (int pid : heartbeat.pids) wire->add_pids(pid);
   if (heartbeat.progress) to_wire(*heartbeat.progress, wire->mutable_progress());
+  wire->set_outlives(heartbeat.outlives);
 }
 
 Stopped from_wire(const v1::Stopped& wire) {
@@ -303,7 +304,8 @@ WaitStatus from_wire(const v1::WaitStatus& wire) {
                      .reason = wire.reason(),
                      .missing = {},
                      .left = wire.left_ms(),
-                     .away = wire.away()};
+                     .away = wire.away(),
+                     .outlives = wire.outlives()};
   for (const v1::News& news : wire.missing()) waiting.missing.push_back(from_wire(news));
   return waiting;
 }
@@ -318,6 +320,7 @@ void to_wire(const WaitStatus& waiting, v1::WaitStatus* wire) {
   for (const News& news : waiting.missing) to_wire(news, wire->add_missing());
   wire->set_left_ms(waiting.left);
   wire->set_away(waiting.away);
+  wire->set_outlives(waiting.outlives);
 }
 
 Node from_wire(const v1::Node& wire) {

@@ -44,16 +44,17 @@ class KitJob:
         once = self.scratch / "once"
         once.mkdir()
         self.world = world
-        environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHON_EXEC": python_with_torch(), "KIT_OUT": str(self.out),
-                       "KIT_ONCE": str(once), "PYTHONDONTWRITEBYTECODE": "1"}
-        environment.update({f"KIT_{name.upper()}": str(value) for name, value in options.items()})
-        out, err = open(self.scratch / "stdout", "w"), open(self.scratch / "stderr", "w")
-        self.process = subprocess.Popen(
-            [dtrun, "--nproc_per_node", str(world), "--max_restarts", str(restarts), "--progress", "none",
-             "--log_dir", str(self.scratch / "logs"), *arguments, *(program or [str(TRAIN)])],
-            env=environment, stdout=out, stderr=err, **self.input_of(terminal))
-        out.close()
-        err.close()
+        self.environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHON_EXEC": python_with_torch(), "KIT_OUT": str(self.out),
+                            "KIT_ONCE": str(once), "PYTHONDONTWRITEBYTECODE": "1"}
+        self.environment.update({f"KIT_{name.upper()}": str(value) for name, value in options.items()})
+        self.argv = [dtrun, "--nproc_per_node", str(world), "--max_restarts", str(restarts), "--progress", "none",
+                     "--log_dir", str(self.scratch / "logs"), *arguments, *(program or [str(TRAIN)])]
+        self.process = self.start_node(terminal)
+
+    def start_node(self, terminal=False):
+        """The job's command once more: the job is what its first node makes of it."""
+        with open(self.scratch / "stdout", "a") as out, open(self.scratch / "stderr", "a") as err:
+            return subprocess.Popen(self.argv, env=self.environment, stdout=out, stderr=err, **self.input_of(terminal))
 
     def input_of(self, terminal):
         if not terminal:

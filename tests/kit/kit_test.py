@@ -3,6 +3,7 @@ hold. kit_test.py DTRUN [names of tests]"""
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -127,6 +128,31 @@ class KitTest(unittest.TestCase):
             job.press_ctrl_c()
             self.assertEqual(job.end(20), 130, job.errors())
             self.assertEqual(job.lines("saved"), [])
+
+    def test_a_node_that_joins_loads_before_the_others_stop_for_it(self):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        job = KitJob(DTRUN, world=1, steps=100000, pause=0.02, arguments=(
+            "--recovery", "memory", "--nnodes", "2:3", "--rdzv_endpoint", f"127.0.0.1:{port}", "--rdzv_id", "kit", "--insecure"))
+        others = [job.start_node()]
+        job.world = 2
+        two = job.whole()
+        self.assertIsNotNone(two, job.errors())
+        joined = time.time()
+        others.append(job.start_node())
+        job.world = 3
+        three = job.whole(two[0])
+        self.assertIsNotNone(three, job.errors())
+        for node in (*others, job.process):
+            node.send_signal(signal.SIGTERM)
+            node.wait(60)
+        loaded = max(line["t"] for line in job.lines("loaded"))
+        before = max(line["t"] for line in job.lines("step") if line["gen"] == two[0])
+        after = min(line["t"] for line in job.lines("step") if line["gen"] == three[0])
+        print(f"the others pause for {(after - before) * 1e3:.0f} ms", file=sys.stderr)
+        self.assertGreater(before, loaded)  # they trained until then
+        self.assertLess(after - before, (loaded - joined) / 3)
+        self.assertTrue(set(two[1].values()) < set(three[1].values()))
 
     def test_without_recovery_memory_it_is_a_plain_loop_and_all_begin_again(self):
         job = self.run_job(faults="forward:1:9", arguments=(), world=2)

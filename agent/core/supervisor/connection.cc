@@ -102,7 +102,9 @@ void Connection::beat() {
 }
 
 void Connection::send_heartbeat() {
-  emit(action::SendHeartbeat{.generation = generation(), .progress = s.generation.progress});
+  emit(action::SendHeartbeat{.generation = generation(),
+                             .progress = s.generation.progress,
+                             .outlives = s.workers_warm_up()});
 }
 
 void Connection::tell_lost() {

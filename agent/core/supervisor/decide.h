@@ -159,6 +159,7 @@ struct SendJoin {
 struct SendHeartbeat {
   std::int64_t generation = 0;
   std::optional<Progress> progress = {};
+  bool outlives = false;  // this node's workers, generations
 };
 struct SendFailure {
   std::int64_t generation = 0;

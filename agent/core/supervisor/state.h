@@ -98,7 +98,8 @@ struct WorkersState {
   std::vector<Worker> all;  // by local rank
   int next_serial = 0;
   bool awaits_gpus = false;  // asked whether they are free
-  // All workers of another program have said that they outlive generations: a replacement is expected to.
+  // All workers of another program, here or on another node, have said that they outlive generations: one
+  // that is started is expected to.
   bool known_to_outlive = false;
   int failed_warm_ups = 0;  // in a row
   std::set<int> signals;    // that we sent to workers of the current generation

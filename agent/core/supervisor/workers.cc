@@ -190,6 +190,7 @@ void Workers::place(Worker& worker) {
 }
 
 void Workers::on(const event::WaitStatus& e) {
+  own_.known_to_outlive = own_.known_to_outlive || e.outlives;
   if (e.restart_in <= 0 && e.spare && e.joined <= e.max_nodes) warm_up();
 }
 

@@ -151,7 +151,9 @@ void Gathering::announce() {
                      .reason = "",
                      .missing = {},
                      .left = 0,
-                     .away = turn_.in_generation() ? s_.current.seats.away() : 0};
+                     .away = turn_.in_generation() ? s_.current.seats.away() : 0,
+                     .outlives = std::ranges::any_of(
+                         s_.members, [](const auto& member) { return member.second.report.outlives; })};
   if (s_.phase == Phase::kGathering && s_.deadlines.join != kNever) {
     waiting.left = std::max<Millis>(0, std::min(s_.deadlines.join, s_.deadlines.last_call) - now_);
     waiting.missing = s_.news.missing(now_, kMissingTold);

@@ -116,6 +116,33 @@ TEST_CASE("a node whose program is known to outlive loads before it is taken in"
   CHECK_FALSE(printed(s, "had ended with 0"));
 }
 
+TEST_CASE("a node that joins a run whose workers outlive loads before it is taken in") {
+  Scenario s(with_recovery());
+  s.happens(event::Opened{});
+  s.happens(event::Connected{});
+  s.happens(event::JoinAck{"10.0.0.3", 1000});
+  event::WaitStatus spare = test::waiting(2, 2);
+  spare.spare = spare.outlives = true;
+  CHECK(s.happens(spare) == Trace{"warm up #0 (local 0, r0) #1 (local 1, r1)"});
+  for (const int local_rank : {0, 1}) s.happens(event::WorkerOutlives{s.serial(local_rank)});
+  CHECK(s.is_ready(1).empty());
+  CHECK(s.is_ready(0) == Trace{"ready"});
+  CHECK(s.assigned(5) ==
+        Trace{"start g5 with the same workers", "place #0 as r2", "place #1 as r3", "heartbeat"});
+}
+
+TEST_CASE("that a program's workers outlive is told to the coordinator once all of them have said so") {
+  Program s;
+  const auto told = [&] {
+    s.now += 1000;
+    return std::get<action::SendHeartbeat>(decide(s.state, event::Tick{}, s.now).at(0)).outlives;
+  };
+  s.says_it_outlives(0);
+  CHECK_FALSE(told());
+  s.says_it_outlives(1);
+  CHECK(told());
+}
+
 TEST_CASE("a collective that broke without a cause makes no culprit") {
   Program s;
   s.both_work();

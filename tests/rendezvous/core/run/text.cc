@@ -67,7 +67,7 @@ struct ActionText {
            str(waiting.max_nodes) + (waiting.spare ? ", as a spare" : "") +
            (waiting.restart_in > 0 ? ", restart in " + str(waiting.restart_in) + " after " + waiting.reason
                                    : "") +
-           missing_of(waiting);
+           missing_of(waiting) + (waiting.outlives ? ", workers outlive" : "");
   }
   std::string operator()(const News& news) const {
     return "news: " + news.text + (news.age > 0 ? " (" + str(news.age) + " ago)" : "");

@@ -129,6 +129,7 @@ class Scenario {
 
   static Heartbeat beat_of(Arguments& arguments) {
     Heartbeat beat;
+    beat.outlives = arguments.has("outlives");
     if (const auto step = arguments.number("step", 0); step != 0) beat.progress = Progress{.step = step};
     return beat;
   }
