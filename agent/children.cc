@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/core/environment.h"
 #include "agent/core/left_behind.h"
 #include "agent/process/proc_scan.h"
 
@@ -41,7 +40,8 @@ std::vector<WorkerProcess*> Children::workers() {
 std::vector<pid_t> Children::pids(int nproc) const {
   std::vector<pid_t> pids(static_cast<std::size_t>(nproc), 0);
   for (const auto& [serial, worker] : workers_) {
-    pids[static_cast<std::size_t>(worker->local_rank())] = std::max<pid_t>(0, worker->pid());
+    if (!worker->is_spare())
+      pids[static_cast<std::size_t>(worker->local_rank())] = std::max<pid_t>(0, worker->pid());
   }
   return pids;
 }
@@ -83,19 +83,19 @@ void Children::reap() {
 
 void Children::look_at_left_behind() {
   std::vector<LeftBehind*> all;
-  for (const auto& [local_rank, left] : left_behind_) all.push_back(left.get());
+  for (const auto& [tag, left] : left_behind_) all.push_back(left.get());
   for (LeftBehind* left : all) left->look();
 }
 
 bool Children::let_end(Loop& loop, const WorkerProcess& worker, Loop::Clock::time_point deadline,
                        const Tell& tell) {
   if (!has_other_children(known())) return false;
-  const int local_rank = worker.local_rank();
+  const std::string tag = worker.tag();
   auto left = std::make_unique<LeftBehind>(
-      loop, worker_tag(tag_, local_rank), worker.pid(), worker.rank(), deadline,
-      LeftBehind::Events{.tell = tell, .ended = [this, local_rank] { left_behind_.erase(local_rank); }});
+      loop, tag, worker.pid(), worker.name(), deadline,
+      LeftBehind::Events{.tell = tell, .ended = [this, tag] { left_behind_.erase(tag); }});
   if (!left->any()) return false;
-  left_behind_[local_rank] = std::move(left);
+  left_behind_[tag] = std::move(left);
   return true;
 }
 
@@ -105,10 +105,10 @@ void Children::kill_left_behind(const std::string& why) {
 
 void Children::sweep(const WorkerProcess& worker, const Tell& tell) {
   if (!has_other_children(known())) return;
-  const std::string tag = worker_tag(tag_, worker.local_rank());
-  const std::vector<FoundProcess> found = tell ? find_by_tag(tag, worker.pid()) : std::vector<FoundProcess>();
-  if (!found.empty()) tell("killing " + left_behind_text(commands_of(found), worker.rank()));
-  sweep_tag(tag);
+  const std::vector<FoundProcess> found =
+      tell ? find_by_tag(worker.tag(), worker.pid()) : std::vector<FoundProcess>();
+  if (!found.empty()) tell("killing " + left_behind_text(commands_of(found), worker.name()));
+  sweep_tag(worker.tag());
 }
 
 void Children::sweep() { sweep_tag(tag_); }

@@ -30,7 +30,7 @@ class Children {
   WorkerProcess& add(int serial, std::unique_ptr<WorkerProcess> worker);
   WorkerProcess* find(int serial);        // null: forgotten
   std::vector<WorkerProcess*> workers();  // all except forgotten ones
-  // By local rank, for `nproc` workers; 0 for one that does not run.
+  // By local rank, for `nproc` workers; 0 for one that does not run. Spares are left out.
   std::vector<pid_t> pids(int nproc) const;
   // Ends those that have not ended.
   void clear() { workers_.clear(); }
@@ -73,9 +73,9 @@ class Children {
   const std::string tag_;
   Watchdog& watchdog_;
   int watchdog_restarts_ = 0;
-  const bool outsiders_;                                    // this process had children before the job began
-  std::map<int, std::unique_ptr<WorkerProcess>> workers_;   // by serial
-  std::map<int, std::unique_ptr<LeftBehind>> left_behind_;  // by local rank
+  const bool outsiders_;                                   // this process had children before the job began
+  std::map<int, std::unique_ptr<WorkerProcess>> workers_;  // by serial
+  std::map<std::string, std::unique_ptr<LeftBehind>> left_behind_;  // by tag
   std::vector<pid_t> spared_;
 };
 

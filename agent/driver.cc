@@ -40,6 +40,7 @@ Settings settings_of(const JobSpec& spec, const Link& link, const std::string& h
   settings.builtin = std::holds_alternative<BuiltinTrainer>(spec.program);
   settings.in_memory_recovery = in_memory_recovery(spec);
   settings.nproc = spec.nproc;
+  settings.spares = spec.spares;
   settings.has_gpu_driver = !spec.gpu_reader.empty();
   settings.begin_together = spec.output.remote.has_value();
   settings.no_restart_exit_codes = spec.no_restart_exit_codes;
@@ -109,7 +110,8 @@ void Driver::give_up(const Status& status) {
 Status Driver::prepare() {
   signals_.watch(loop_, [this](int number) { from_signal(number); });
   if (spec_.output.remote && spec_.output.remote->in_fd >= 0) listen_to_launcher();
-  const Result<std::size_t> unauthenticated_files = allow_open_files(spec_.nproc, spec_.nodes.max);
+  const Result<std::size_t> unauthenticated_files =
+      allow_open_files(spec_.nproc + spec_.spares, spec_.nodes.max);
   if (!unauthenticated_files.ok()) return unauthenticated_files.status();
   if (std::error_code error; !spec_.log_dir.empty()) {
     std::filesystem::create_directories(run_dir(spec_), error);

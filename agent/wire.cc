@@ -120,8 +120,9 @@ std::optional<Event> to_event(const wire::FromCoordinator& message, const JobSpe
 
 wire::FromAgent to_message(const action::SendHeartbeat& send, const std::vector<pid_t>& pids) {
   wire::FromAgent message = message_of(send.generation);
-  to_wire(rendezvous::Heartbeat{.pids = pids, .progress = send.progress, .outlives = send.outlives},
-          message.mutable_heartbeat());
+  const rendezvous::Heartbeat heartbeat{
+      .pids = pids, .progress = send.progress, .outlives = send.outlives, .spares = send.spares};
+  to_wire(heartbeat, message.mutable_heartbeat());
   return message;
 }
 

@@ -46,7 +46,11 @@ WorkerRunner::WorkerRunner(const JobSpec& spec, std::string tag, Watchdog& watch
 
 HangGuard::View WorkerRunner::hang_view() {
   HangGuard::View view;
-  view.workers = [this] { return children_.workers(); };
+  view.workers = [this] {  // a spare has nothing to do
+    std::vector<WorkerProcess*> workers = children_.workers();
+    std::erase_if(workers, [](const WorkerProcess* worker) { return worker->is_spare(); });
+    return workers;
+  };
   view.matters = [this] { return hangs_matter(agent_.state); };
   view.held_back = [this] { return congested_; };
   view.silence_tells = [this] { return silence_tells(agent_.state); };
@@ -116,7 +120,7 @@ void WorkerRunner::spawn(const std::vector<action::Spawn>& workers) {
   if (!std::exchange(started_, true)) events_.begins();
   const Assignment& assignment = agent_.state.generation.assignment;
   for (const action::Spawn& one : workers)
-    start(one.serial, planner_.plan(agent_.console, assignment, one.local_rank, one.rank));
+    start(one.serial, planner_.plan(agent_.console, assignment, one.serial, one.local_rank, one.rank));
   hang_guard_.watch();
 }
 
@@ -151,11 +155,10 @@ void WorkerRunner::act(const action::PlaceWorker& a) {
   if (worker == nullptr) return;
   agent_.log.write("place_worker",
                    {{"generation", assignment.generation}, {"rank", a.rank}, {"pid", worker->pid()}});
-  worker->set_place(assignment.generation, a.rank, a.index == 0);
-  if (assignment.node.nproc == spec_.nproc) {
-    const LinePrefix prefix = planner_.prefix(a.rank, worker->local_rank());
-    worker->set_prefix(prefix, prefix);
-  }
+  const bool was_spare = worker->is_spare();
+  worker->set_place(assignment.generation, a.local_rank, a.rank, a.index == 0);
+  if (assignment.node.nproc == spec_.nproc || was_spare)
+    worker->set_console(planner_.prefix(a.rank, a.local_rank), spec_.output.of(a.local_rank));
   worker->send(start_message(assignment, a.rank, a.index));
 }
 
@@ -199,13 +202,15 @@ void WorkerRunner::greet(WorkerProcess& worker, int serial, const control::Hello
     return worker.condemn("dtrun and dtrun-worker are of different versions " + versions +
                           ": install both from one build");
   if (!same)
-    tell_people("dtrun and the worker kit of rank " + std::to_string(worker.rank()) +
-                " are of different versions " + versions + ": that rank does not outlive its peers");
+    tell_people("dtrun and the worker kit of " + worker.name() + " are of different versions " + versions +
+                ": it does not outlive its peers");
   const int unit = std::max(1, hello.unit());
   const bool may = agent_.state.settings.in_memory_recovery && spec_.nproc % unit == 0;
   const bool outlives = same && hello.outlives() && may;
   if (outlives) events_.happened(event::WorkerOutlives{.serial = serial, .unit = unit});
-  worker.send(hello_ack(outlives, unit_file(worker.local_rank() - worker.local_rank() % unit)));
+  const bool has_file = unit > 1 && !worker.is_spare();
+  worker.send(
+      hello_ack(outlives, has_file ? unit_file(worker.local_rank() - worker.local_rank() % unit) : ""));
 }
 
 // A unit's workers are started at once, so the number of its first process is theirs alone.

@@ -47,15 +47,21 @@ class Variables {
   std::vector<std::string> entries_;
 };
 
-void set_ranks(const WorkerSetting& setting, const Assignment& assignment, int local_rank, Variables* env) {
-  const rendezvous::Node& here = assignment.node;
-  env->set("RANK", here.first_rank + local_rank);
+void set_own_ranks(const WorkerSetting& setting, int first_rank, int local_rank, Variables* env) {
+  env->set("RANK", first_rank + local_rank);
+  env->set("ROLE_RANK", first_rank + local_rank);  // one role per job
   env->set("LOCAL_RANK", setting.first_local_rank + local_rank);
+}
+
+void set_ranks(const WorkerSetting& setting, const Assignment& assignment, std::optional<int> local_rank,
+               Variables* env) {
+  const rendezvous::Node& here = assignment.node;
+  for (const char* own : {"RANK", "ROLE_RANK", "LOCAL_RANK"}) env->erase(own);
+  if (local_rank) set_own_ranks(setting, here.first_rank, *local_rank, env);
   env->set("WORLD_SIZE", assignment.world_size);
   env->set("LOCAL_WORLD_SIZE", std::max(here.nproc, setting.local_world_size));
   env->set("GROUP_RANK", assignment.group_rank);
   env->set("GROUP_WORLD_SIZE", assignment.node_count);
-  env->set("ROLE_RANK", here.first_rank + local_rank);  // one role per job
   env->set("ROLE_WORLD_SIZE", assignment.world_size);
 }
 
@@ -92,17 +98,19 @@ void set_virtual_local_rank(int local_rank, Variables* env) {
 
 std::vector<std::string> worker_environment(const std::vector<std::string>& inherited,
                                             const WorkerSetting& setting, const Assignment& assignment,
-                                            int local_rank, int control_fd, const std::string& error_file) {
+                                            const WorkerNumbers& worker, int control_fd,
+                                            const std::string& error_file) {
   Variables env(inherited);
-  set_ranks(setting, assignment, local_rank, &env);
+  set_ranks(setting, assignment, worker.local_rank, &env);
   set_job(setting, assignment, &env);
   if (setting.gpus_by_address) env.set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
-  if (setting.virtual_local_rank) set_virtual_local_rank(setting.first_local_rank + local_rank, &env);
+  if (setting.virtual_local_rank && worker.local_rank)
+    set_virtual_local_rank(setting.first_local_rank + *worker.local_rank, &env);
   env.erase("TORCHELASTIC_ERROR_FILE");
   if (!error_file.empty()) env.set("TORCHELASTIC_ERROR_FILE", error_file);
   env.erase(kEnvControlFd);
   if (control_fd >= 0) env.set(kEnvControlFd, control_fd);
-  std::string tag = worker_tag(setting.tag, local_rank);
+  std::string tag = worker_tag(setting.tag, worker.serial);
   if (const std::string* outer = env.find(kEnvProcessTag)) {
     tag = outer->substr(std::string_view(kEnvProcessTag).size() + 1) + tag;
   }
@@ -110,8 +118,8 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& inhe
   return env.take();
 }
 
-std::string worker_tag(const std::string& agent_tag, int local_rank) {
-  return agent_tag + "." + std::to_string(local_rank) + ";";
+std::string worker_tag(const std::string& agent_tag, int serial) {
+  return agent_tag + "." + std::to_string(serial) + ";";
 }
 
 std::vector<std::string> worker_arguments(std::vector<std::string> argv, int local_rank) {

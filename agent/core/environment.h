@@ -1,6 +1,7 @@
 // A worker's environment and command line. Pure: the agent's own environment is an argument.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,16 +25,22 @@ struct WorkerSetting {
   int local_world_size = 0;
 };
 
-// "NAME=value" entries: `inherited`, with all of torchrun's variables and ours set for `local_rank`.
+struct WorkerNumbers {
+  int serial = 0;                      // of its process among all of this agent's
+  std::optional<int> local_rank = {};  // none: a spare, which has no ranks in its environment
+};
+
+// "NAME=value" entries: `inherited`, with all of torchrun's variables and ours set for that worker.
 // `control_fd` -1: no control socket. An outer agent's tag is kept before ours: a process that carries both
 // belongs to both jobs.
 std::vector<std::string> worker_environment(const std::vector<std::string>& inherited,
                                             const WorkerSetting& setting, const Assignment& assignment,
-                                            int local_rank, int control_fd, const std::string& error_file);
+                                            const WorkerNumbers& worker, int control_fd,
+                                            const std::string& error_file);
 
 // The value of kEnvProcessTag in one worker and in everything that it starts. A search for `agent_tag`
 // finds all of an agent's processes, a search for this value those of one worker.
-std::string worker_tag(const std::string& agent_tag, int local_rank);
+std::string worker_tag(const std::string& agent_tag, int serial);
 
 // `argv` as torchrun gives it: in all but the program's own name, argv[0], "$local_rank" and "${local_rank}"
 // are replaced, and "$$" is a dollar sign.

@@ -20,13 +20,13 @@ std::string name_of(std::string command) {
 
 }  // namespace
 
-std::string left_behind_text(const std::vector<std::string>& commands, int rank) {
+std::string left_behind_text(const std::vector<std::string>& commands, const std::string& worker) {
   std::string names;
   for (std::size_t i = 0; i < std::min(commands.size(), kNamed); ++i)
     names += (i > 0 ? ", " : "") + name_of(commands[i]);
   if (commands.size() > kNamed) names += ", …";
-  return std::to_string(commands.size()) + (commands.size() == 1 ? " process" : " processes") +
-         " that rank " + std::to_string(rank) + " left behind (" + names + ")";
+  return std::to_string(commands.size()) + (commands.size() == 1 ? " process" : " processes") + " that " +
+         worker + " left behind (" + names + ")";
 }
 
 }  // namespace dtrun::agent

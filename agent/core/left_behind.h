@@ -7,6 +7,7 @@
 namespace dtrun::agent {
 
 // "1 process that rank 0 left behind (rsync -a ckpt remote:)". `commands`: a command line for each.
-std::string left_behind_text(const std::vector<std::string>& commands, int rank);
+// `worker`: "rank 0".
+std::string left_behind_text(const std::vector<std::string>& commands, const std::string& worker);
 
 }  // namespace dtrun::agent

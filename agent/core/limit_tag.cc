@@ -8,11 +8,12 @@
 namespace dtrun::agent {
 namespace {
 
-// A tagged limit is one of these two bits, 45 bits of the agent's tag, and 16 of the local rank. A job
+// A tagged limit is one of these two bits, 37 bits of the agent's tag, and 24 of the worker's number. A job
 // inside another job has the smaller bit, because a limit cannot exceed its hard limit.
 constexpr std::uint64_t kOutermost = 1ull << 62, kNested = 1ull << 61;
-constexpr std::uint64_t kRankMask = (1ull << 16) - 1;
-constexpr std::uint64_t kAgentMask = kNested - 1 - kRankMask;
+constexpr int kWorkerBits = 24;
+constexpr std::uint64_t kWorkerMask = (1ull << kWorkerBits) - 1;
+constexpr std::uint64_t kAgentMask = kNested - 1 - kWorkerMask;
 
 bool is_tag(std::uint64_t limit) { return limit >= kNested && limit < 2 * kOutermost; }
 
@@ -31,10 +32,10 @@ LimitTag limit_tag(std::string_view tag) {
   const std::size_t digits = std::min(tag.find_first_not_of("0123456789abcdef"), tag.size());
   if (digits < 16) return {};
   const auto agent = parse_leading_number<std::uint64_t>(tag.substr(0, 16), 16);
-  LimitTag limit_tag{(*agent << 16) & kAgentMask, kAgentMask};
+  LimitTag limit_tag{(*agent << kWorkerBits) & kAgentMask, kAgentMask};
   if (!tag.substr(digits).starts_with('.')) return limit_tag;
-  const auto rank = parse_leading_number<std::uint64_t>(tag.substr(digits + 1));
-  return {limit_tag.bits | (rank.value_or(0) & kRankMask), kAgentMask | kRankMask};
+  const auto worker = parse_leading_number<std::uint64_t>(tag.substr(digits + 1));
+  return {limit_tag.bits | (worker.value_or(0) & kWorkerMask), kAgentMask | kWorkerMask};
 }
 
 Limit tagged_limit(const Limit& agents, const LimitTag& worker) {

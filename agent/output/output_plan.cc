@@ -6,12 +6,12 @@ std::filesystem::path run_dir(const JobSpec& spec) {
   return spec.log_dir.empty() ? spec.log_dir : spec.log_dir / run_folder(spec.run_id);
 }
 
-LinePrefix OutputPlanner::prefix(int rank, int local_rank) const {
+LinePrefix OutputPlanner::prefix(const std::string& rank, int local_rank) const {
   return fill_prefix(spec_.output.prefix, {spec_.role, rank, local_rank, host_});
 }
 
-StreamPlan OutputPlanner::plan(Console& console, Console::Stream stream, int rank, int local_rank,
-                               const std::filesystem::path& log_dir) {
+StreamPlan OutputPlanner::plan(Console& console, Console::Stream stream, const std::string& rank,
+                               int local_rank, const std::filesystem::path& log_dir) {
   const bool out = stream == Console::Stream::kOut;
   const OutputSpec& output = spec_.output;
   const WorkerOutput worker = output.of(local_rank);

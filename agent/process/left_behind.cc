@@ -18,11 +18,11 @@ constexpr auto kMoment = 500ms;
 
 }  // namespace
 
-LeftBehind::LeftBehind(Loop& loop, std::string tag, pid_t worker, int rank, Loop::Clock::time_point deadline,
-                       Events events)
+LeftBehind::LeftBehind(Loop& loop, std::string tag, pid_t worker, std::string name,
+                       Loop::Clock::time_point deadline, Events events)
     : loop_(loop),
       tag_(std::move(tag)),
-      rank_(rank),
+      name_(std::move(name)),
       deadline_(deadline),
       events_(std::move(events)),
       found_(find_by_tag(tag_, worker)) {
@@ -41,7 +41,7 @@ void LeftBehind::set_timer(Loop::Clock::time_point when, void (LeftBehind::*then
   });
 }
 
-std::string LeftBehind::text() const { return left_behind_text(commands_of(found_), rank_); }
+std::string LeftBehind::text() const { return left_behind_text(commands_of(found_), name_); }
 
 std::string LeftBehind::patience() const {
   return seconds_text(std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - begin_).count());
@@ -70,8 +70,7 @@ void LeftBehind::look() {
 void LeftBehind::end_them() {
   find();
   if (found_.empty()) return done();
-  const std::string rank = "rank " + std::to_string(rank_);
-  events_.tell("ending " + text() + ", in at most " + patience() + "; " + rank +
+  events_.tell("ending " + text() + ", in at most " + patience() + "; " + name_ +
                " should wait for what has to finish");
   for (const FoundProcess& one : found_) {
     signal_found(one, SIGTERM);

@@ -25,7 +25,7 @@ class LeftBehind {
   // To be made while the worker is a zombie, so that its number is still that of its group. `tag` is the
   // worker's. A process that ends by itself within a moment, as helpers do that see their pipe close, is not
   // reported and gets no signal.
-  LeftBehind(Loop& loop, std::string tag, pid_t worker, int rank, Loop::Clock::time_point deadline,
+  LeftBehind(Loop& loop, std::string tag, pid_t worker, std::string name, Loop::Clock::time_point deadline,
              Events events);
   ~LeftBehind();
   LeftBehind(const LeftBehind&) = delete;
@@ -47,7 +47,7 @@ class LeftBehind {
 
   Loop& loop_;
   const std::string tag_;
-  const int rank_;
+  const std::string name_;  // the worker's, for people
   const Loop::Clock::time_point begin_ = Loop::Clock::now(), deadline_;
   const Events events_;
   std::vector<FoundProcess> found_;

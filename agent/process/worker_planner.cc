@@ -27,6 +27,13 @@ WorkerSetting setting_of(const JobSpec& spec, const std::string& tag) {
           .local_world_size = spec.local_world_size};
 }
 
+constexpr const char* kSpare = "spare";
+
+// Nodes may share the log directory.
+std::string spare_folder(int group_rank, int number) {
+  return std::string(kSpare) + "-" + std::to_string(group_rank) + "-" + std::to_string(number);
+}
+
 }  // namespace
 
 WorkerPlanner::WorkerPlanner(const JobSpec& spec, std::vector<std::string> inherited, const std::string& tag,
@@ -38,46 +45,51 @@ WorkerPlanner::WorkerPlanner(const JobSpec& spec, std::vector<std::string> inher
       outputs_(spec, host_name()),
       scratch_(scratch) {}
 
-WorkerPlan WorkerPlanner::plan(Console& console, const Assignment& assignment, int local_rank, int rank) {
+WorkerPlan WorkerPlanner::plan(Console& console, const Assignment& assignment, int serial, int local_rank,
+                               std::optional<int> rank) {
+  const std::string folder = rank ? std::to_string(*rank) : spare_folder(assignment.group_rank, local_rank);
   WorkerPlan plan;
   plan.generation = assignment.generation;
   plan.local_rank = local_rank;
-  plan.rank = rank;
+  plan.rank = rank.value_or(-1);
   plan.program = trainer_ == nullptr;
-  plan_output(console, &plan);
-  plan_error_file(&plan);
+  plan_output(console, folder, &plan);
+  plan_error_file(folder, &plan);
   if (static_cast<std::size_t>(local_rank) < spec_.worker_cpus.size()) {
     plan.cpus = spec_.worker_cpus[static_cast<std::size_t>(local_rank)];
   }
-  plan.limit_tag = limit_tag(worker_tag(setting_.tag, local_rank));
+  plan.tag = worker_tag(setting_.tag, serial);
+  const WorkerNumbers numbers{.serial = serial,
+                              .local_rank = rank ? std::optional(local_rank) : std::nullopt};
   plan.environment =
-      worker_environment(inherited_, setting_, assignment, local_rank, kControlFd, plan.error_file.string());
+      worker_environment(inherited_, setting_, assignment, numbers, kControlFd, plan.error_file.string());
   plan.argv = trainer_ != nullptr ? std::vector<std::string>{trainer_->worker_binary.string()}
                                   : worker_arguments(std::get<ExternalProgram>(spec_.program).argv,
                                                      spec_.first_local_rank + local_rank);
-  plan_hang_files(&plan);
+  plan_hang_files(folder, &plan);
   if (trainer_ != nullptr && trainer_->in_memory_checkpoints) plan_in_memory_checkpoint(console, &plan);
   if (!scratch_error_.empty() && !std::exchange(scratch_told_, true)) console.notice(scratch_error_);
   return plan;
 }
 
-void WorkerPlanner::plan_output(Console& console, WorkerPlan* plan) {
-  plan->log_dir = worker_log_dir(spec_.log_dir, spec_.run_id, plan->generation, plan->rank);
+void WorkerPlanner::plan_output(Console& console, const std::string& folder, WorkerPlan* plan) {
+  plan->log_dir = worker_log_dir(spec_.log_dir, spec_.run_id, plan->generation, folder);
   std::error_code ignored;  // opening the files reports it
   if (!plan->log_dir.empty()) fs::create_directories(plan->log_dir, ignored);
-  plan->out = outputs_.plan(console, Console::Stream::kOut, plan->rank, plan->local_rank, plan->log_dir);
-  plan->err = outputs_.plan(console, Console::Stream::kErr, plan->rank, plan->local_rank, plan->log_dir);
+  const std::string rank = plan->rank < 0 ? kSpare : folder;
+  plan->out = outputs_.plan(console, Console::Stream::kOut, rank, plan->local_rank, plan->log_dir);
+  plan->err = outputs_.plan(console, Console::Stream::kErr, rank, plan->local_rank, plan->log_dir);
 }
 
 // dtrun-worker reports its error over the control socket, so it needs no file in the scratch folder. In a log
 // directory the file has its place all the same.
-void WorkerPlanner::plan_error_file(WorkerPlan* plan) {
+void WorkerPlanner::plan_error_file(const std::string& folder, WorkerPlan* plan) {
   std::error_code ignored;
   fs::path dir;
   if (!plan->log_dir.empty()) {
     dir = fs::absolute(plan->log_dir, ignored);
   } else if (plan->program) {
-    dir = scratch_dir(plan->rank);
+    dir = scratch_dir(folder);
   }
   if (dir.empty()) return;
   plan->error_file = dir / "error.json";
@@ -86,12 +98,12 @@ void WorkerPlanner::plan_error_file(WorkerPlan* plan) {
 
 // The files of hang detection: heartbeats and stacks. The heartbeat file exists before the worker does, so
 // that a program may set its time (os.utime) as well as touch it.
-void WorkerPlanner::plan_hang_files(WorkerPlan* plan) {
+void WorkerPlanner::plan_hang_files(const std::string& folder, WorkerPlan* plan) {
   const std::string name = std::string(kEnvHeartbeatFile) + "=";
   std::erase_if(plan->environment, [&](const std::string& entry) { return entry.starts_with(name); });
   const bool heartbeats = spec_.heartbeat_timeout.count() > 0;
   if (!heartbeats && spec_.stall_timeout.count() == 0) return;
-  const fs::path dir = scratch_dir(plan->rank);
+  const fs::path dir = scratch_dir(folder);
   const fs::path stacks_dir = plan->log_dir.empty() ? dir : plan->log_dir;
   if (!stacks_dir.empty()) plan->stacks_file = stacks_dir / "stacks.txt";
   if (!heartbeats || !plan->program || dir.empty()) return;
@@ -111,7 +123,7 @@ void WorkerPlanner::plan_in_memory_checkpoint(Console& console, WorkerPlan* plan
 
 // A temporary folder for a worker's files that are no logs, or whose job has no log directory; empty if it
 // cannot be made.
-fs::path WorkerPlanner::scratch_dir(int rank) {
+fs::path WorkerPlanner::scratch_dir(const std::string& folder) {
   if (const Status made = scratch_.make(); !made.ok()) {
     const bool unwatched = spec_.heartbeat_timeout.count() > 0 && trainer_ == nullptr;
     scratch_error_ = made.message() + ": the workers' error files are missing" +
@@ -120,7 +132,7 @@ fs::path WorkerPlanner::scratch_dir(int rank) {
     return {};
   }
   std::error_code error;
-  fs::path dir = scratch_.path() / std::to_string(rank);
+  fs::path dir = scratch_.path() / folder;
   fs::create_directories(dir, error);
   return dir;
 }

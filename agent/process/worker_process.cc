@@ -52,6 +52,7 @@ WorkerProcess::WorkerProcess(Loop& loop, Console& console, WorkerPlan plan, Call
       console_(console),
       plan_(std::move(plan)),
       generation_(plan_.generation),
+      local_rank_(plan_.local_rank),
       rank_(plan_.rank),
       leads_(plan_.local_rank == 0),
       callbacks_(std::move(callbacks)) {
@@ -99,7 +100,7 @@ void WorkerProcess::start() {
   if (!made) return start_failed(errno_status(kExitSoftware, "cannot start a worker: no pipe to it", error));
 
   auto pid = spawn({plan_.argv, plan_.environment, child_fds[0], child_fds[1], child_fds[2], child_fds[3],
-                    plan_.in_memory_checkpoint_fd, plan_.cpus, plan_.limit_tag});
+                    plan_.in_memory_checkpoint_fd, plan_.cpus, limit_tag(plan_.tag)});
   if (!pid.ok()) return start_failed(pid.status());
   pid_ = last_pid_ = pid.value();
   for (Output* output : {&*out_, &*err_}) watch(output);
@@ -116,15 +117,20 @@ void WorkerProcess::start_failed(const Status& status) {
   callbacks_.ended(outcome(), exit_code_ == 126 || exit_code_ == 127);
 }
 
-void WorkerProcess::set_place(std::int64_t generation, int rank, bool leads) {
+std::string WorkerProcess::name() const {
+  return is_spare() ? "a spare of this node" : "rank " + std::to_string(rank_);
+}
+
+void WorkerProcess::set_place(std::int64_t generation, int local_rank, int rank, bool leads) {
   generation_ = generation;
+  local_rank_ = local_rank;
   rank_ = rank;
   leads_ = leads;
 }
 
-void WorkerProcess::set_prefix(const LinePrefix& out, const LinePrefix& err) {
-  out_->writer.set_prefix(out);
-  err_->writer.set_prefix(err);
+void WorkerProcess::set_console(const LinePrefix& prefix, const WorkerOutput& targets) {
+  out_->writer.set_console(prefix, targets.out.console);
+  err_->writer.set_console(prefix, targets.err.console);
 }
 
 void WorkerProcess::signal_group(int number) {
@@ -170,7 +176,7 @@ void WorkerProcess::kill_hung(const std::string& why) {
 // A program may do without the protocol.
 void WorkerProcess::protocol_broken(const std::string& error) {
   if (!plan_.program) return condemn(error);
-  console_.notice("rank " + std::to_string(rank_) + " is not listened to any more: " + error);
+  console_.notice(name() + " is not listened to any more: " + error);
 }
 
 void WorkerProcess::condemn(const std::string& why) {
@@ -267,7 +273,7 @@ void WorkerProcess::count_as_ended() {
 
 WorkerOutcome WorkerProcess::outcome() const {
   WorkerOutcome outcome;
-  outcome.local_rank = plan_.local_rank;
+  outcome.local_rank = local_rank_;
   outcome.rank = rank_;
   outcome.pid = last_pid_;
   outcome.exit_code = condemned_ ? kExitSoftware : exit_code_;

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/core/limit_tag.h"
+#include "agent/core/job_spec.h"
 #include "agent/core/stack_location.h"
 #include "agent/core/vocabulary.h"
 #include "agent/output/console.h"
@@ -25,8 +25,8 @@ namespace dtrun::agent {
 
 struct WorkerPlan {
   std::int64_t generation = 0;
-  int local_rank = 0;
-  int rank = 0;
+  int local_rank = 0;  // of a spare: a number behind those of workers
+  int rank = 0;        // of a spare: -1
   std::vector<std::string> argv;
   std::vector<std::string> environment;
   // Not the built-in trainer: its standard input is ours, and it need not use its control socket.
@@ -35,7 +35,7 @@ struct WorkerPlan {
       -1;  // its file in the host's memory (HostMemory), which outlives it; -1: none
   StreamPlan out, err;
   std::vector<int> cpus;                 // that it may use; empty: all
-  LimitTag limit_tag;                    // of this agent and local rank
+  std::string tag;                       // worker_tag(): of this agent and process
   std::filesystem::path log_dir;         // exists; empty: no files
   std::filesystem::path heartbeat_file;  // exists; touched by the worker; empty: none
   std::filesystem::path stacks_file;     // for its stacks should it hang
@@ -62,15 +62,18 @@ class WorkerProcess {
 
   pid_t pid() const { return pid_; }     // -1 before its start and after its end
   bool ended() const { return ended_; }  // also its output
-  int local_rank() const { return plan_.local_rank; }
+  const std::string& tag() const { return plan_.tag; }
+  int local_rank() const { return local_rank_; }
   bool has_in_memory_checkpoint() const { return plan_.in_memory_checkpoint_fd >= 0; }
   // Its rank in the newest generation that it has, or had, a part in; before that its plan's.
   int rank() const { return rank_; }
+  bool is_spare() const { return rank_ < 0; }
+  std::string name() const;  // for people: "rank 3"
   std::int64_t generation() const { return generation_; }
   bool leads() const { return leads_; }  // the node's workers
-  void set_place(std::int64_t generation, int rank, bool leads);
-  // Sets the prefixes of its lines from now on.
-  void set_prefix(const LinePrefix& out, const LinePrefix& err);
+  void set_place(std::int64_t generation, int local_rank, int rank, bool leads);
+  // Sets the prefix of its lines from now on, and shows the console those that `targets` are for.
+  void set_console(const LinePrefix& prefix, const WorkerOutput& targets);
   bool has_log_dir() const { return !plan_.log_dir.empty(); }
   const std::filesystem::path& stacks_file() const { return plan_.stacks_file; }
 
@@ -122,6 +125,7 @@ class WorkerProcess {
   Console& console_;
   WorkerPlan plan_;
   std::int64_t generation_;
+  int local_rank_;
   int rank_;
   bool leads_;
   Callbacks callbacks_;

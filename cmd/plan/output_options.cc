@@ -33,7 +33,7 @@ Status read_streams(Draft& draft) {
   if (Status status = draft.read("tee", &teed, parse_streams); !status.ok()) return status;
   const bool chosen = redirects || tee;
   if (!chosen) teed.all = spec.log_dir.empty() ? 0 : 3;
-  for (int rank = 0; rank < spec.nproc; ++rank) {
+  for (int rank = 0; rank < spec.nproc + spec.spares; ++rank) {
     const auto targets = [&](int bit) {
       const bool to_both = teed.of(rank) & bit, to_file = redirected.of(rank) & bit;
       return StreamTargets{.console = to_both || !to_file, .file = to_both || to_file, .filtered = to_both};
@@ -53,7 +53,7 @@ Status read_rank_filter(Draft& draft) {
   if (!option || option->value.empty()) return {};
   Result<std::set<int>> ranks = parse_ranks(*option);
   if (!ranks.ok()) return ranks.status();
-  for (int rank = 0; rank < draft.spec.nproc; ++rank) {
+  for (int rank = 0; rank < draft.spec.nproc + draft.spec.spares; ++rank) {
     if (ranks.value().count(rank)) continue;
     WorkerOutput& worker = draft.spec.output.workers[static_cast<std::size_t>(rank)];
     worker.out.console = worker.err.console = false;

@@ -118,6 +118,7 @@ struct Heartbeat {
   std::vector<int> pids;                  // by local rank; 0: that worker does not run
   std::optional<Progress> progress = {};  // as one of its workers said last; none: they report none
   bool outlives = false;                  // its workers outlive generations
+  int spares = 0;                         // workers more, that wait for a place
 
   bool operator==(const Heartbeat&) const = default;
 };

@@ -35,6 +35,7 @@ void write(const Member& member, Millis now, v1::MemberStatus* wire) {
   wire->set_address(member.join.address);
   wire->set_nproc(member.join.nproc);
   for (int pid : member.report.pids) wire->add_pids(pid);
+  wire->set_spares(member.report.spares);
   wire->set_heartbeat_age_s(seconds(now - member.last_seen));
   wire->set_device(member.join.device);
   wire->set_gpu(member.join.gpu);

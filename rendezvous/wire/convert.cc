@@ -175,7 +175,8 @@ void to_wire(const Join& join, v1::Join* wire) {
 }
 
 Heartbeat from_wire(const v1::Heartbeat& wire) {
-  Heartbeat heartbeat{.pids = {wire.pids().begin(), wire.pids().end()}, .outlives = wire.outlives()};
+  Heartbeat heartbeat{
+      .pids = {wire.pids().begin(), wire.pids().end()}, .outlives = wire.outlives(), .spares = wire.spares()};
   if (wire.has_progress()) heartbeat.progress = from_wire(wire.progress());
   return heartbeat;
 }
@@ -184,6 +185,7 @@ void to_wire(const Heartbeat& heartbeat, v1::Heartbeat* wire) {
   for (int pid : heartbeat.pids) wire->add_pids(pid);
   if (heartbeat.progress) to_wire(*heartbeat.progress, wire->mutable_progress());
   wire->set_outlives(heartbeat.outlives);
+  wire->set_spares(heartbeat.spares);
 }
 
 Stopped from_wire(const v1::Stopped& wire) {

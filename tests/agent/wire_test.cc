@@ -148,12 +148,15 @@ TEST_CASE("a program's words are told as far as people read them, and are always
 }
 
 TEST_CASE("heartbeats, failures and ends carry what was decided") {
-  const auto beat =
-      to_message(action::SendHeartbeat{.generation = 7, .progress = Progress{.step = 3}}, {11, 0});
+  const auto beat = to_message(
+      action::SendHeartbeat{.generation = 7, .progress = Progress{.step = 3}, .outlives = true, .spares = 2},
+      {11, 0});
   CHECK(beat.generation() == 7);
   CHECK(beat.heartbeat().pids_size() == 2);
   CHECK(beat.heartbeat().pids(0) == 11);
   CHECK(beat.heartbeat().progress().step() == 3);
+  CHECK(beat.heartbeat().outlives());
+  CHECK(beat.heartbeat().spares() == 2);
   CHECK_FALSE(to_message(action::SendHeartbeat{.generation = 7}, {}).heartbeat().has_progress());
   WorkerOutcome outcome;
   outcome.rank = 4;

@@ -104,7 +104,8 @@ void Connection::beat() {
 void Connection::send_heartbeat() {
   emit(action::SendHeartbeat{.generation = generation(),
                              .progress = s.generation.progress,
-                             .outlives = s.workers_warm_up()});
+                             .outlives = s.workers_warm_up(),
+                             .spares = s.workers.ready_spares()});
 }
 
 void Connection::tell_lost() {

@@ -42,11 +42,12 @@ void Generation::begin_next() {
   begun.paused_since = own_.paused_since;
   connection_.begin(begun.assignment);
   own_ = std::move(begun);
+  own_.replaced = static_cast<int>(std::ranges::count(s.workers.all, false, &Worker::alive));
   std::vector<action::Spawn> spawn = workers_.choose(own_.assignment.node);
-  own_.replaced = static_cast<int>(spawn.size());
   if (workers_.hold(spawn)) spawn.clear();
   emit(action::StartWorkers{.assignment = own_.assignment, .spawn = std::move(spawn)});
   own_.kept = workers_.place_ready();
+  workers_.start_spares();
   connection_.send_heartbeat();
 }
 
@@ -86,6 +87,7 @@ void Generation::on(const event::WorkerCompleted& e) {
 // ---- its workers fail
 
 const Worker* Generation::on(const event::WorkerExited& e) {
+  if (workers_.replace_spare(e)) return nullptr;
   const Worker* worker = workers_.ended(e);
   if (worker == nullptr) return nullptr;
   workers_.end_broken_units();

@@ -28,7 +28,7 @@ std::map<std::string, std::string> environment(const std::vector<std::string>& i
                                                int control_fd = 3) {
   std::map<std::string, std::string> out;
   for (const auto& entry :
-       worker_environment(inherited, kSetting, two_nodes(), 1, control_fd, "/logs/error.json")) {
+       worker_environment(inherited, kSetting, two_nodes(), {8, 1}, control_fd, "/logs/error.json")) {
     const std::size_t equals = entry.find('=');
     INFO("twice: ", entry);
     CHECK(out.emplace(entry.substr(0, equals), entry.substr(equals + 1)).second);
@@ -64,7 +64,7 @@ TEST_CASE("a worker finds all of torchrun's variables and ours, and keeps the re
       {"DTRUN_NODE", "1"},
       {"DTRUN_RESTART_COUNT", "2"},
       {"DTRUN_CONTROL_FD", "3"},
-      {"DTRUN_PROCESS_TAG", "abc.1;"},
+      {"DTRUN_PROCESS_TAG", "abc.8;"},
   };
   CHECK(environment({"PATH=/bin", "RANK=99", "MASTER_PORT=1"}) == expected);
 }
@@ -81,13 +81,13 @@ TEST_CASE("a program without a control socket does not see an outer job's") {
 
 TEST_CASE("a worker without an error file does not write into an outer job's") {
   const auto entries =
-      worker_environment({"TORCHELASTIC_ERROR_FILE=/outer"}, kSetting, two_nodes(), 1, -1, "");
+      worker_environment({"TORCHELASTIC_ERROR_FILE=/outer"}, kSetting, two_nodes(), {8, 1}, -1, "");
   CHECK(std::count(entries.begin(), entries.end(), "RANK=4") == 1);
   for (const std::string& entry : entries) CHECK_FALSE(entry.starts_with("TORCHELASTIC_ERROR_FILE"));
 }
 
 TEST_CASE("a worker of an inner job carries the outer job's tag too") {
-  CHECK(environment({"DTRUN_PROCESS_TAG=outer.0;"}).at("DTRUN_PROCESS_TAG") == "outer.0;abc.1;");
+  CHECK(environment({"DTRUN_PROCESS_TAG=outer.0;"}).at("DTRUN_PROCESS_TAG") == "outer.0;abc.8;");
 }
 
 TEST_CASE("workers that are told a GPU's number count GPUs as dtrun does, whatever the user's shell says") {
@@ -95,7 +95,7 @@ TEST_CASE("workers that are told a GPU's number count GPUs as dtrun does, whatev
   const auto order = [&] {
     std::string found;
     for (const auto& entry :
-         worker_environment({"CUDA_DEVICE_ORDER=FASTEST_FIRST"}, setting, two_nodes(), 0, -1, ""))
+         worker_environment({"CUDA_DEVICE_ORDER=FASTEST_FIRST"}, setting, two_nodes(), {8, 0}, -1, ""))
       if (entry.starts_with("CUDA_DEVICE_ORDER=")) found += entry;
     return found;
   };
@@ -108,7 +108,7 @@ TEST_CASE("with virtual local ranks each worker has its own GPU as device 0") {
   WorkerSetting setting = kSetting;
   setting.virtual_local_rank = true;
   const auto variables = [&](const std::vector<std::string>& inherited) {
-    const auto entries = worker_environment(inherited, setting, two_nodes(), 1, -1, "");
+    const auto entries = worker_environment(inherited, setting, two_nodes(), {8, 1}, -1, "");
     std::string found;
     for (const auto& entry : entries) {
       if (entry.starts_with("LOCAL_RANK=") || entry.starts_with("CUDA_VISIBLE_DEVICES="))
@@ -127,7 +127,7 @@ TEST_CASE("agents that share a host count its workers together") {
   setting.local_world_size = 8;
   const auto all = [&](const std::vector<std::string>& inherited) {
     std::map<std::string, std::string> found;
-    for (const auto& entry : worker_environment(inherited, setting, two_nodes(), 1, -1, ""))
+    for (const auto& entry : worker_environment(inherited, setting, two_nodes(), {8, 1}, -1, ""))
       found[entry.substr(0, entry.find('='))] = entry.substr(entry.find('=') + 1);
     return found;
   };
@@ -139,10 +139,18 @@ TEST_CASE("agents that share a host count its workers together") {
   CHECK(all({"CUDA_VISIBLE_DEVICES=7,6,5,4,3"}).at("CUDA_VISIBLE_DEVICES") == "3");
 }
 
+TEST_CASE("a spare finds no ranks, not even an outer job's, and the rest as all workers do") {
+  const auto entries = worker_environment({"LOCAL_RANK=0"}, kSetting, two_nodes(), {.serial = 9}, 3, "");
+  for (const std::string& entry : entries)
+    for (const char* own : {"RANK=", "LOCAL_RANK=", "ROLE_RANK="}) CHECK_FALSE(entry.starts_with(own));
+  CHECK(std::ranges::count(entries, "WORLD_SIZE=5") == 1);
+  CHECK(std::ranges::count(entries, "DTRUN_PROCESS_TAG=abc.9;") == 1);
+}
+
 TEST_CASE("a given master address goes before the node's own") {
   WorkerSetting setting = kSetting;
   setting.master_address = "head";
-  const auto entries = worker_environment({}, setting, two_nodes(), 0, -1, "");
+  const auto entries = worker_environment({}, setting, two_nodes(), {8, 0}, -1, "");
   CHECK(std::count(entries.begin(), entries.end(), "MASTER_ADDR=head") == 1);
   CHECK(std::count(entries.begin(), entries.end(), "MASTER_ADDR=10.0.0.1") == 0);
 }

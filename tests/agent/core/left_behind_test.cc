@@ -6,16 +6,17 @@
 using namespace dtrun::agent;
 
 TEST_CASE("what is left behind is counted, and three of it are named") {
-  CHECK(left_behind_text({"rsync -a ckpt remote:"}, 3) ==
+  CHECK(left_behind_text({"rsync -a ckpt remote:"}, "rank 3") ==
         "1 process that rank 3 left behind (rsync -a ckpt remote:)");
-  CHECK(left_behind_text({"a", "b", "c"}, 0) == "3 processes that rank 0 left behind (a, b, c)");
-  CHECK(left_behind_text({"a", "b", "c", "d"}, 0) == "4 processes that rank 0 left behind (a, b, c, …)");
+  CHECK(left_behind_text({"a", "b", "c"}, "rank 0") == "3 processes that rank 0 left behind (a, b, c)");
+  CHECK(left_behind_text({"a", "b", "c", "d"}, "rank 0") ==
+        "4 processes that rank 0 left behind (a, b, c, …)");
 }
 
 TEST_CASE("a long script is named by its begin, on one line, and without what a terminal would obey") {
-  CHECK(left_behind_text({"sh -c x\ny\tz\rw\x1b[2J"}, 0) ==
+  CHECK(left_behind_text({"sh -c x\ny\tz\rw\x1b[2J"}, "rank 0") ==
         "1 process that rank 0 left behind (sh -c x y z w?[2J)");
   const std::string most(60, 'x');
-  CHECK(left_behind_text({most}, 0) == "1 process that rank 0 left behind (" + most + ")");
-  CHECK(left_behind_text({most + "x"}, 0) == "1 process that rank 0 left behind (" + most + "…)");
+  CHECK(left_behind_text({most}, "rank 0") == "1 process that rank 0 left behind (" + most + ")");
+  CHECK(left_behind_text({most + "x"}, "rank 0") == "1 process that rank 0 left behind (" + most + "…)");
 }

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 const std::string kAgent = "0123456789abcdef0123456789abcdef", kOther = "fedcba9876543210fedcba9876543210";
 
-LimitTag worker(const std::string& agent, int local_rank) { return limit_tag(worker_tag(agent, local_rank)); }
+LimitTag worker(const std::string& agent, int serial) { return limit_tag(worker_tag(agent, serial)); }
 
 std::string text_of(std::uint64_t limit) { return limit == kUnlimited ? "unlimited" : std::to_string(limit); }
 
@@ -48,11 +48,12 @@ TEST_CASE("a process without a tag has none, whatever its limit") {
   CHECK_FALSE(has_tag("Max file locks ", limit_tag(kAgent)));
 }
 
-TEST_CASE("a tag has room for local ranks up to 65535, and takes 16 digits of a tag") {
-  const std::string text = limits(tagged_limit({kUnlimited, kUnlimited}, worker(kAgent, 65535)));
-  CHECK(has_tag(text, worker(kAgent, 65535)));
-  CHECK_FALSE(has_tag(text, worker(kAgent, 65534)));
-  CHECK_FALSE(has_tag(text, worker(kAgent, 32767)));
+TEST_CASE("a tag has room for 16,777,216 workers, and takes 16 digits of a tag") {
+  const int last = (1 << 24) - 1;
+  const std::string text = limits(tagged_limit({kUnlimited, kUnlimited}, worker(kAgent, last)));
+  CHECK(has_tag(text, worker(kAgent, last)));
+  CHECK_FALSE(has_tag(text, worker(kAgent, last - 1)));
+  CHECK_FALSE(has_tag(text, worker(kAgent, last >> 1)));
   CHECK(has_tag(text, limit_tag(kAgent)));
   CHECK(limit_tag(kAgent.substr(0, 16)).mask != 0);
   CHECK(limit_tag(kAgent.substr(0, 15)).mask == 0);

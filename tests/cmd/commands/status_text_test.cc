@@ -82,6 +82,15 @@ TEST_CASE("progress is shown as far as there is any") {
   CHECK(json["gpu_memory_total"] == std::int64_t{140} << 30);
 }
 
+TEST_CASE("spares are counted, for each node that has some") {
+  RunStatus run = running();
+  CHECK(status_text(run, "e").find("spare") == std::string::npos);
+  CHECK_FALSE(status_json(run, "e")["nodes"][0].contains("spares"));
+  run.mutable_members(1)->set_spares(2);
+  CHECK(line_with(status_text(run, "e"), "spare") == "  node-b has 2 spares");
+  CHECK(status_json(run, "e")["nodes"][1]["spares"] == 2);
+}
+
 TEST_CASE("which GPUs the workers have is a line for each node, and part of its JSON") {
   RunStatus run = running();
   CHECK(status_text(run, "e").find("GPU") == std::string::npos);

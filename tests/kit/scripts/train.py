@@ -65,6 +65,8 @@ def dies():
 
 torch.set_num_threads(1)
 unit = option("UNIT", 1)
+if option("READS_RANK", 0):
+    os.environ["RANK"]  # as scripts for torchrun do
 job = dtrun.start("gloo", unit)
 if option("LOAD", 0.0):
     say("loading")
