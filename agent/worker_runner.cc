@@ -21,6 +21,8 @@
 namespace dtrun::agent {
 namespace {
 
+constexpr int kNoWorker = -1;  // a request of this agent's own: no worker's serial number
+
 // The PCI address of the worker's GPU; empty if it is not known.
 std::string gpu_of(const JobSpec& spec, int local_rank) {
   const auto index = static_cast<std::size_t>(local_rank);
@@ -55,6 +57,17 @@ HangGuard::View WorkerRunner::hang_view() {
   view.held_back = [this] { return congested_; };
   view.silence_tells = [this] { return silence_tells(agent_.state); };
   view.spares_victims = [this] { return agent_.state.workers_outlive(); };
+  view.compare = [this](std::uint64_t mine, std::chrono::milliseconds patience, auto done) {
+    const Assignment& at = agent_.state.generation.assignment;
+    if (at.node_count < 2) return false;
+    const auto ask = [this, store = store_of(at.generation)](const control::KvRequest& request) {
+      events_.kv(kNoWorker, store, request);
+    };
+    const std::uint64_t first =
+        std::exchange(next_request_, next_request_ + static_cast<std::uint64_t>(at.node_count));
+    exchange_.emplace(ask, first, at.group_rank, at.node_count, mine, patience, std::move(done));
+    return true;
+  };
   view.tell = [this](const std::string& text) { tell_people(text); };
   view.found = [this](std::vector<WorkerOutcome> hung) {
     for (const WorkerOutcome& one : hung)
@@ -76,7 +89,12 @@ void WorkerRunner::tell_people(const std::string& text) {
   agent_.console.notice(text);
 }
 
+std::string WorkerRunner::store_of(std::int64_t generation) const {
+  return spec_.run_id + "/" + std::to_string(generation) + "/";
+}
+
 void WorkerRunner::reply(int serial, control::KvReply reply) {
+  if (serial == kNoWorker) return exchange_ ? exchange_->take(reply) : void();
   WorkerProcess* worker = children_.find(serial);
   if (worker == nullptr) return;
   control::FromAgent message;
@@ -170,9 +188,10 @@ void WorkerRunner::said(WorkerProcess& worker, int serial, const control::FromWo
     case Body::kHello:
       return greet(worker, serial, message.hello());
     case Body::kKv:
-      return events_.kv(serial, spec_.run_id + "/" + std::to_string(worker.generation()) + "/", message.kv());
+      return events_.kv(serial, store_of(worker.generation()), message.kv());
     case Body::kProgress:
       worker.set_pulse(message.pulse());
+      worker.set_collectives(message.has_collectives() ? std::optional(message.collectives()) : std::nullopt);
       return progressed(worker, from_wire(message.progress()));
     case Body::kReady:
       agent_.log.write("worker_ready", {{"generation", worker.generation()},

@@ -5,13 +5,16 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "agent/children.h"
 #include "agent/core/job_spec.h"
 #include "agent/core/supervisor/decide.h"
+#include "agent/count_exchange.h"
 #include "agent/health/gpu_guard.h"
 #include "agent/health/hang_guard.h"
 #include "agent/health/oom.h"
@@ -40,7 +43,7 @@ class WorkerRunner {
   struct Events {
     std::function<void(Event)> happened;
     std::function<void()> begins;  // the job's first process is about to start
-    // A worker's request to the store, with keys under `prefix`; reply() has the answer.
+    // A request to the store, of a worker or of this agent, with keys under `prefix`; reply() has the answer.
     std::function<void(int serial, const std::string& prefix, const control::KvRequest& request)> kv;
   };
 
@@ -68,7 +71,7 @@ class WorkerRunner {
   void pass_on(int number) { children_.signal_groups(number); }
   // Stops or resumes reading the workers' output.
   void pause_output(bool paused);
-  // The answer to the worker's request, which may have ended since.
+  // The answer to a request. The worker may have ended since.
   void reply(int serial, control::KvReply reply);
   // By local rank; 0 for a worker that does not run.
   std::vector<pid_t> pids() const { return children_.pids(spec_.nproc); }
@@ -93,6 +96,7 @@ class WorkerRunner {
   void note_cause(WorkerOutcome* outcome);
   void tell_people(const std::string& text);
   HangGuard::View hang_view();
+  std::string store_of(std::int64_t generation) const;  // prefix of the keys
 
   const JobSpec& spec_;
   const BuiltinTrainer* const trainer_;  // null for another program
@@ -104,6 +108,8 @@ class WorkerRunner {
   bool started_ = false;  // a worker, ever
   bool killed_ = false;   // we sent SIGKILL to this generation's workers
   OomWatch oom_ = OomWatch::of_this_process();
+  std::optional<CountExchange> exchange_;  // the newest
+  std::uint64_t next_request_ = 0;         // of all exchanges
   HangGuard hang_guard_;
   GpuGuard gpu_guard_;
 };

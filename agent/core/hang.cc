@@ -42,6 +42,7 @@ std::vector<HungWorker> HangDetector::look(const std::vector<LifeSigns>& signs, 
   }
   seen_.swap(running);
   for (const LifeSigns& one : signs) update(one, held_back);
+  find_ahead();
   return jumped ? std::vector<HungWorker>{} : judge();
 }
 
@@ -56,6 +57,18 @@ void HangDetector::update(const LifeSigns& signs, bool held_back) {
   seen.last = signs;
 }
 
+void HangDetector::find_ahead() {
+  std::optional<std::uint64_t> fewest;
+  for (const auto& [local_rank, seen] : seen_) {
+    const auto& begun = seen.last.collectives;
+    if (begun) fewest = std::min(fewest.value_or(*begun), *begun);
+  }
+  for (auto& [local_rank, seen] : seen_) {
+    seen.ahead = seen.last.collectives > fewest;
+    if (seen.ahead) seen.beat_at = watched_;
+  }
+}
+
 void HangDetector::waits_for_peers(int local_rank) {
   const auto seen = seen_.find(local_rank);
   if (seen != seen_.end()) seen->second.beat_at = seen->second.active_at = watched_;
@@ -68,7 +81,10 @@ std::vector<HungWorker> HangDetector::judge() const {
   for (const auto& [local_rank, seen] : seen_) {
     const Millis silent = watched_ - seen.beat_at;
     if (settings_.heartbeat_timeout > 0 && seen.last.beat && silent >= settings_.heartbeat_timeout) {
-      hung.push_back({.local_rank = local_rank, .silent_ms = silent, .stalled = false});
+      hung.push_back({.local_rank = local_rank,
+                      .silent_ms = silent,
+                      .stalled = false,
+                      .collectives = seen.last.collectives});
     }
     if (seen.last.beat && 2 * silent >= settings_.heartbeat_timeout) ++quiet;
     all_idle = all_idle && watched_ - seen.active_at >= settings_.stall_timeout;
@@ -76,11 +92,26 @@ std::vector<HungWorker> HangDetector::judge() const {
   for (HungWorker& one : hung) one.alone = quiet == 1;
   if (hung.empty() && all_idle) {
     for (const auto& [local_rank, seen] : seen_)
-      hung.push_back({.local_rank = local_rank, .silent_ms = watched_ - seen.active_at, .stalled = true});
+      if (!seen.ahead)
+        hung.push_back({.local_rank = local_rank,
+                        .silent_ms = watched_ - seen.active_at,
+                        .stalled = true,
+                        .collectives = seen.last.collectives});
   }
   std::stable_sort(hung.begin(), hung.end(),
                    [](const HungWorker& a, const HungWorker& b) { return a.silent_ms > b.silent_ms; });
   return hung;
+}
+
+std::optional<std::uint64_t> collectives_of(const std::vector<HungWorker>& hung) {
+  const bool all = !hung.empty() && std::ranges::all_of(hung, [](const HungWorker& one) {
+    return one.collectives.has_value();
+  });
+  return all ? hung.front().collectives : std::nullopt;
+}
+
+bool wait_for_another_node(std::uint64_t mine, const std::vector<std::optional<std::uint64_t>>& nodes) {
+  return std::ranges::any_of(nodes, [&](const auto& begun) { return !begun || *begun < mine; });
 }
 
 std::vector<int> at_fault(const std::map<int, Activity>& hung) {

@@ -27,15 +27,19 @@ struct LifeSigns {
   std::uint64_t output_bytes = 0;     // written so far
   Millis cpu_ms = 0;                  // used so far by its process group
   std::uint64_t processes = 0;        // changes when processes of its group come or go
+  // That it has begun in this generation; nothing: it does not count them. One that has begun more than
+  // another one waits for it.
+  std::optional<std::uint64_t> collectives = {};
 };
 
 struct HungWorker {
   int local_rank = 0;
   Millis silent_ms = 0;
   bool stalled = false;  // found by stall_timeout, else by heartbeat_timeout
-  // The node's other workers that give heartbeats have given them lately: they do not wait for a common
-  // third.
+  // The node's other workers that give heartbeats have given them lately, or wait for this one: they do not
+  // wait for a common third.
   bool alone = false;
+  std::optional<std::uint64_t> collectives = {};  // none of this node's workers has begun fewer
 };
 
 class HangDetector {
@@ -61,9 +65,11 @@ class HangDetector {
     Millis beat_at = 0;    // value of watched_ then
     Millis active_at = 0;  // the same for activity
     Millis cpu_mark = 0;   // cpu_ms at active_at
+    bool ahead = false;    // of another worker of this node, which it waits for
   };
 
   void update(const LifeSigns& signs, bool held_back);
+  void find_ahead();
   std::vector<HungWorker> judge() const;
 
   const HangSettings settings_;
@@ -71,6 +77,14 @@ class HangDetector {
   Millis watched_ = 0;        // time under watch, without time in which this process did not run
   std::map<int, Seen> seen_;  // by local rank
 };
+
+// The number of collectives that each of `hung` has begun, for a worker that is ahead of another does not
+// hang; nothing if one does not count them.
+std::optional<std::uint64_t> collectives_of(const std::vector<HungWorker>& hung);
+
+// True if workers that have begun `mine` collectives wait for another node. `nodes`: the number that the
+// silent workers of each node have begun; nothing: it did not say, for its workers give signs of life.
+bool wait_for_another_node(std::uint64_t mine, const std::vector<std::optional<std::uint64_t>>& nodes);
 
 // Chooses the workers that hang and are to be ended, by local rank, if the others go on with their state. A
 // worker that waits for a peer is a victim and never chosen; nor is one whose wait is of an unknown kind

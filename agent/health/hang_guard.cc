@@ -42,6 +42,7 @@ void HangGuard::watch() {
 void HangGuard::rest() {
   if (timer_) loop_.cancel(*timer_);
   timer_.reset();
+  ++asked_;
   detector_.reset();
   if (!inspection_) return;
   take_standings();
@@ -60,7 +61,23 @@ void HangGuard::check() {
   const std::vector<LifeSigns> seen = view_.matters() ? signs() : std::vector<LifeSigns>();
   const std::vector<HungWorker> hung = detector_->look(seen, view_.held_back(), millis_now());
   if (hung.empty()) return schedule();
-  act_on(hung);
+  if (!ask_other_nodes(hung)) act_on(hung);
+}
+
+// Workers that have all begun as many collectives may wait for a worker of another node. False: there is
+// nobody to ask.
+bool HangGuard::ask_other_nodes(const std::vector<HungWorker>& hung) {
+  const std::optional<std::uint64_t> mine = collectives_of(hung);
+  if (!mine || !view_.spares_victims()) return false;
+  // The other nodes find their silent workers within an interval; one more is for those that fell silent
+  // later.
+  const std::chrono::milliseconds patience(2 * detector_->interval());
+  return view_.compare(*mine, patience, [this, hung, mine = *mine, asked = ++asked_](const Counts& counts) {
+    if (asked != asked_) return;
+    if (!wait_for_another_node(mine, counts)) return act_on(hung);
+    for (const HungWorker& one : hung) detector_->waits_for_peers(one.local_rank);
+    schedule();
+  });
 }
 
 std::vector<LifeSigns> HangGuard::signs() const {
@@ -79,7 +96,8 @@ std::vector<LifeSigns> HangGuard::signs() const {
                      .beat = worker->heartbeat(),
                      .output_bytes = worker->output_bytes(),
                      .cpu_ms = group.cpu_ms,
-                     .processes = group.processes});
+                     .processes = group.processes,
+                     .collectives = worker->collectives()});
   }
   return signs;
 }

@@ -3,6 +3,8 @@
 // which worker is at fault (rendezvous/core/run/hang.h).
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,6 +20,8 @@ namespace dtrun::agent {
 
 class HangGuard {
  public:
+  // By node; nothing: it did not say.
+  using Counts = std::vector<std::optional<std::uint64_t>>;
   struct View {
     std::function<std::vector<WorkerProcess*>()> workers;  // all of this generation
     std::function<bool()> matters;                         // false: they are being stopped
@@ -27,6 +31,11 @@ class HangGuard {
     std::function<bool()> silence_tells;
     // The other workers keep their state and go on, so only those at fault are ended.
     std::function<bool()> spares_victims;
+    // Asks the other nodes for the collectives of their silent workers, as one whose have begun `mine`, and
+    // calls `done` after `patience` at the latest. False: there is no other node.
+    std::function<bool(std::uint64_t mine, std::chrono::milliseconds patience,
+                       std::function<void(const Counts&)> done)>
+        compare;
     std::function<void(const std::string&)> tell;  // people
     // Workers hang, and all have been looked at. Each with how it will have ended.
     std::function<void(std::vector<WorkerOutcome> hung)> found;
@@ -56,6 +65,7 @@ class HangGuard {
   void schedule();
   void check();
   std::vector<LifeSigns> signs() const;
+  bool ask_other_nodes(const std::vector<HungWorker>& hung);
   void act_on(const std::vector<HungWorker>& hung);
   void begin_look(std::chrono::milliseconds limit);
   void looked();
@@ -69,6 +79,7 @@ class HangGuard {
   const View view_;
   std::optional<HangDetector> detector_;  // of the generation under watch
   std::optional<Loop::TimerId> timer_;
+  int asked_ = 0;  // other nodes, so often: an answer to an earlier question is dropped
   std::unique_ptr<Inspection> inspection_;
   std::vector<Found> found_;  // the workers that hang; empty: none, or only on another node
   bool advised_ = false;

@@ -126,6 +126,7 @@ void WorkerProcess::set_place(std::int64_t generation, int local_rank, int rank,
   local_rank_ = local_rank;
   rank_ = rank;
   leads_ = leads;
+  collectives_.reset();
 }
 
 void WorkerProcess::set_console(const LinePrefix& prefix, const WorkerOutput& targets) {

@@ -86,6 +86,9 @@ class WorkerProcess {
   std::optional<std::uint64_t> heartbeat() const;
   // A report over the control socket: that of a program without a pulse is a sign of progress by itself.
   void set_pulse(std::uint64_t pulse);
+  // Those of its generation that it has begun, as it said last; nothing if it does not count them.
+  std::optional<std::uint64_t> collectives() const { return collectives_; }
+  void set_collectives(std::optional<std::uint64_t> begun) { collectives_ = begun; }
   std::uint64_t output_bytes() const { return output_bytes_; }
   // Sets where it stood as the job hung: part of its outcome.
   void set_standing(StackLocation stack_location) { stack_location_ = std::move(stack_location); }
@@ -140,6 +143,7 @@ class WorkerProcess {
   bool spares_group_ = false;
   StackLocation stack_location_;
   std::uint64_t pulse_ = 0, output_bytes_ = 0;
+  std::optional<std::uint64_t> collectives_;
   bool reports_ = false;          // over the control socket
   std::uint64_t first_beat_ = 0;  // of the heartbeat file before the worker's start
   bool paused_ = false;

@@ -14,6 +14,11 @@ import tempfile
 import termios
 import time
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts/lib"))
+import chaos_hosts
+import chaos_run
+
 TRAIN = pathlib.Path(__file__).resolve().parent / "scripts" / "train.py"
 SKIPPED = 77
 
@@ -36,9 +41,11 @@ def own_terminal():
 
 
 class KitJob:
-    """`options` are of train.py (KIT_STEPS=…), `arguments` of dtrun. With `terminal` dtrun has one of its own."""
+    """`options` are of train.py (KIT_STEPS=…), `arguments` of dtrun. With `terminal` dtrun has one of its own. The `world` workers
+    are shared by the agents of `nodes`, as in --nnodes, each of them on one of chaos_hosts' `hosts` if there are any."""
 
-    def __init__(self, dtrun, world=3, arguments=("--recovery", "memory"), program=None, restarts=100, terminal=False, **options):
+    def __init__(self, dtrun, world=3, arguments=("--recovery", "memory"), program=None, restarts=100, terminal=False, nodes="1",
+                 hosts=None, **options):
         self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="dtrun-kit-"))
         self.out = self.scratch / "out.jsonl"
         once = self.scratch / "once"
@@ -47,14 +54,25 @@ class KitJob:
         self.environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHON_EXEC": python_with_torch(), "KIT_OUT": str(self.out),
                             "KIT_ONCE": str(once), "PYTHONDONTWRITEBYTECODE": "1"}
         self.environment.update({f"KIT_{name.upper()}": str(value) for name, value in options.items()})
-        self.argv = [dtrun, "--nproc_per_node", str(world), "--max_restarts", str(restarts), "--progress", "none",
-                     "--log_dir", str(self.scratch / "logs"), *arguments, *(program or [str(TRAIN)])]
-        self.process = self.start_node(terminal)
+        meet = f"{hosts.address(0) if hosts else '127.0.0.1'}:{chaos_run.free_port()}"
+        several = ["--nnodes", nodes, "--rdzv_endpoint", meet] if nodes != "1" else []
+        count = int(nodes.split(":")[-1])
+        self.argv = [dtrun, "--nproc_per_node", str(world // count), "--max_restarts", str(restarts), "--progress", "none",
+                     *several, *arguments]
+        self.program = program or [str(TRAIN)]
+        self.hosts, self.agents = hosts, []
+        for _ in range(count):
+            self.start_node(terminal)
+        self.process = self.agents[0]  # its node has the coordinator
 
     def start_node(self, terminal=False):
         """The job's command once more: the job is what its first node makes of it."""
+        node = len(self.agents)
+        command = [*self.argv, "--log_dir", str(self.scratch / f"logs{node}"), *self.program]
         with open(self.scratch / "stdout", "a") as out, open(self.scratch / "stderr", "a") as err:
-            return subprocess.Popen(self.argv, env=self.environment, stdout=out, stderr=err, **self.input_of(terminal))
+            self.agents.append(subprocess.Popen(self.hosts.inside(node, command) if self.hosts else command, env=self.environment,
+                                                stdout=out, stderr=err, **self.input_of(terminal)))
+        return self.agents[-1]
 
     def input_of(self, terminal):
         if not terminal:
@@ -68,11 +86,18 @@ class KitJob:
     def end(self, seconds=240):
         """Its exit code; it is told to end after so long."""
         try:
-            return self.process.wait(seconds)
+            return max([agent.wait(seconds) for agent in self.agents], key=abs)
         except subprocess.TimeoutExpired:
-            self.process.send_signal(signal.SIGTERM)
-            self.process.wait(60)
+            for agent in self.agents:
+                agent.send_signal(signal.SIGTERM)
+                agent.wait(60)
             return None
+
+    def kill(self):
+        """Whatever is left of it: its workers go with their agents."""
+        for agent in self.agents:
+            agent.kill()
+            agent.wait()
 
     def errors(self):
         return (self.scratch / "stderr").read_text(errors="replace") + (self.scratch / "stdout").read_text(errors="replace")
@@ -82,7 +107,7 @@ class KitJob:
         return [line for line in map(json.loads, text[:text.rfind("\n") + 1].splitlines()) if line["event"] == event]
 
     def events(self, name):
-        logs = list((self.scratch / "logs").glob("*/events.jsonl"))
+        logs = list(self.scratch.glob("logs*/*/events.jsonl"))
         lines = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
         return [line for line in lines if line["event"] == name]
 

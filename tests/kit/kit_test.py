@@ -10,6 +10,7 @@ import time
 import unittest
 
 sys.dont_write_bytecode = True
+
 import kit_job
 from kit_job import KitJob, check_steps
 
@@ -18,8 +19,13 @@ STEPS = 40
 
 
 class KitTest(unittest.TestCase):
+    def start_job(self, **options):
+        job = KitJob(DTRUN, **options)
+        self.addCleanup(job.kill)
+        return job
+
     def run_job(self, code=0, steps=STEPS, **options):
-        job = KitJob(DTRUN, steps=steps, **options)
+        job = self.start_job(steps=steps, **options)
         self.assertEqual(job.end(), code, job.errors())
         return job
 
@@ -91,9 +97,17 @@ class KitTest(unittest.TestCase):
         self.assertEqual(len(self.survivors_of(job)), 2, job.errors())
         self.assertIn("rank 1", "".join(line["what"] for line in job.events("hang")) + job.errors())
 
+    def test_a_rank_that_sleeps_on_one_of_two_nodes_is_named_and_those_of_both_nodes_go_on(self):
+        for rank in (0, 3):
+            job = self.run_job(faults=f"asleep:{rank}:9", pause=0.1, world=4, nodes="2",
+                               arguments=("--recovery", "memory", "--heartbeat_timeout", "4"))
+            check_steps(self, job, STEPS)
+            self.assertEqual([line["rank"] for line in job.events("hang")], [rank], job.errors())
+            self.assertEqual(len(self.survivors_of(job)), 3, job.errors())
+
     def check_stopped(self, stop, code, **options):
         """Told to end, all end after the same step, and each saves without waiting until another has."""
-        job = KitJob(DTRUN, steps=5000, save=4, faults="lag:1:40", **options)
+        job = self.start_job(steps=5000, save=4, faults="lag:1:40", **options)
         self.assertTrue(job.wait_for(lambda: job.lines("lagging")), job.errors())
         stop(job)  # its peers are in a step that it does not begin
         self.assertEqual(job.end(60), code, job.errors())
@@ -112,7 +126,7 @@ class KitTest(unittest.TestCase):
         self.check_stopped(lambda job: job.process.send_signal(signal.SIGINT), 130)
 
     def test_a_second_ctrl_c_ends_at_once(self):
-        job = KitJob(DTRUN, steps=5000, save=600, terminal=True)
+        job = self.start_job(steps=5000, save=600, terminal=True)
         self.assertIsNotNone(job.whole(), job.errors())
         job.press_ctrl_c()
         self.assertTrue(job.wait_for(lambda: job.lines("end"), 20), job.errors())
@@ -123,7 +137,7 @@ class KitTest(unittest.TestCase):
 
     def test_ctrl_c_outside_of_steps_ends_a_script_as_ever(self):
         for event, options in (("loading", {"load": 600}), ("end", {"steps": 3, "save": 600})):
-            job = KitJob(DTRUN, terminal=True, **options)
+            job = self.start_job(terminal=True, **options)
             self.assertTrue(job.wait_for(lambda: len(job.lines(event)) == job.world), job.errors())
             job.press_ctrl_c()
             self.assertEqual(job.end(20), 130, job.errors())

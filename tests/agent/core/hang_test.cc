@@ -90,6 +90,48 @@ TEST_CASE("a worker that was found to wait for its peers has the whole timeout a
   CHECK(stalled.passes(10000).size() == 1);
 }
 
+TEST_CASE("a worker that has begun more collectives than another of its node waits for it") {
+  Node node(kBeats, 3);
+  for (auto& one : node.signs) one.beat = 1;
+  node.signs[0].collectives = node.signs[2].collectives = 9;
+  node.signs[1].collectives = 8;
+  const auto hung = node.passes(36000);
+  REQUIRE(hung.size() == 1);
+  CHECK(hung[0].local_rank == 1);
+  CHECK(hung[0].alone);
+  CHECK(collectives_of(hung) == 8);
+  node.signs[1].collectives = 9;  // and now there is nobody to wait for
+  for (int look = 1; look < 6; ++look) CHECK(node.passes(5000).size() == 1);
+  CHECK(node.passes(5000).size() == 3);
+}
+
+TEST_CASE("a worker that does not count its collectives is judged by its silence alone") {
+  Node node(kBeats, 2);
+  for (auto& one : node.signs) one.beat = 1;
+  node.signs[0].collectives = 9;
+  const auto hung = node.passes(36000);
+  CHECK(hung.size() == 2);
+  CHECK_FALSE(collectives_of(hung).has_value());
+  CHECK_FALSE(collectives_of({}).has_value());
+}
+
+TEST_CASE("in a stall, too, those hang that have begun the fewest collectives") {
+  Node node(kStall, 2);
+  node.signs[0].collectives = 9;
+  node.signs[1].collectives = 8;
+  const auto hung = node.passes(66000);
+  REQUIRE(hung.size() == 1);
+  CHECK(hung[0].local_rank == 1);
+  CHECK(hung[0].stalled);
+}
+
+TEST_CASE("workers wait for a node whose workers have begun fewer collectives, or are not silent") {
+  CHECK(wait_for_another_node(9, {{9, 8}}));
+  CHECK(wait_for_another_node(9, {{9, std::nullopt}}));
+  CHECK_FALSE(wait_for_another_node(8, {{9, 8, 10}}));
+  CHECK_FALSE(wait_for_another_node(9, {{9, 9}}));
+}
+
 TEST_CASE("of several that fell silent the one that did first is named first") {
   Node node(kBeats, 3);
   for (auto& one : node.signs) one.beat = 1;

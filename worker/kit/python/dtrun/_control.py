@@ -17,7 +17,6 @@ PROTOCOL = 6  # kControlProtocol of proto/core/contract.h
 EXIT_STOPPED = 75  # the agent's word for: ended early because it was told to
 ANSWER_S = 10.0  # an agent answers at once; this is for a machine that swaps
 REPORT_EVERY_S = 0.4
-WAITS_AFTER_S = 1.0  # without a sign of its own, a worker looks whether it waits for a peer
 
 SHOWN = ("phase", "step", "total_steps", "epoch", "loss", "learning_rate", "samples_per_second", "accuracy", "first_step")
 
@@ -60,8 +59,10 @@ class Agent:
         # Called by the thread that reads.
         self.on_start: Callable[[dict[str, Any]], None] = lambda place: None
         self.on_pause: Callable[[bool], None] = lambda after_step: None
-        # Whether this worker waits for its peers, and so does not hang itself. Called by the thread that reports.
+        # By the thread that reports. Whether this worker waits for something else than a collective, and so does not hang; and
+        # how many collectives it has begun, by which the agents find out who waits for whom (FromWorker.collectives).
         self.waits: Callable[[], bool] = lambda: False
+        self.collectives: Callable[[], int | None] = lambda: None
         for name, body in (("dtrun-control", self._read), ("dtrun-report", self._report)):
             threading.Thread(target=body, daemon=True, name=name).start()
 
@@ -166,7 +167,8 @@ class Agent:
 
     def _send_progress(self) -> None:
         finite = {name: value for name, value in self._progress.items() if not isinstance(value, float) or value - value == 0}
-        self._send(progress=finite, pulse=self._pulse)
+        begun = self.collectives()
+        self._send(progress=finite, pulse=self._pulse, **({} if begun is None else {"collectives": begun}))
 
     def _wake(self) -> None:
         self.over.set()
@@ -174,17 +176,13 @@ class Agent:
             self._changed.notify_all()
 
     def _report(self) -> None:
-        seen, since = self._pulse, time.monotonic()
         while True:
             time.sleep(REPORT_EVERY_S)
             if not self._progress:
                 continue
             try:
-                if self._pulse != seen:
-                    seen, since = self._pulse, time.monotonic()
-                elif time.monotonic() - since > WAITS_AFTER_S and self.waits():
+                if self.waits():
                     self._pulse += 1
-                    seen = self._pulse
                 self._send_progress()
             except OSError:
                 return

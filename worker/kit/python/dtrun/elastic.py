@@ -28,7 +28,7 @@ from ._units import Twins, Unit, Votes, average, check_unit
 from .job import Job, Step, start_plain
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)  # the loop ends after the step in hand
-PEER_S = 0.2  # how long to wait for a peer's count of collectives: it says it as soon as it waits itself
+MOST_COLLECTIVES = 1 << 20  # of a step
 MOST_ERROR = 200  # characters of an error that the agent is told
 NOTHING_WHOLE = ("no worker holds a whole state: a step broke after its first optimizer.step(). Collectives of a step belong "
                  "before that; all begin again")
@@ -50,6 +50,7 @@ class ElasticStep(Step):
     def __enter__(self) -> Any:
         self._random = torch.get_rng_state()
         self._buffers = [buffer.clone() for buffer in self._elastic.buffers]
+        self._elastic.count_from(self.number)
         batch = super().__enter__()
         self._elastic.begin_step()
         return batch
@@ -85,16 +86,18 @@ class ElasticJob(Job):
         self._last_step: LastStep | AgreedStep = AgreedStep() if unit > 1 else LastStep(agent)
         self._end_asked = False
         self._averaged = False  # in this step
-        self._averages = 0      # in this generation, of units
-        self._begun_before = 0  # collectives of the default group, before this generation
+        self._averages = 0      # of units
         self._optimizers: list[torch.optim.Optimizer] = []
         self._wrappers: list[DistributedDataParallel] = []
         self._touched = False  # an optimizer has begun to change the parameters in this step
         self._torn = False     # the state is half a step's: of no use
         self._in_generation = False
         self._finishing = False
+        # The newest step of this generation whose block has begun, and the collectives begun by then.
+        self._begun: tuple[int, int | None] | None = None
         self._earlier_handlers: dict[int, Any] = {}
-        agent.on_start, agent.on_pause, agent.waits = self._placed, self._pause, self._waits
+        agent.on_start, agent.on_pause = self._placed, self._pause
+        agent.waits, agent.collectives = self._waits, self._collectives
         if isinstance(self._groups, Twins):
             self._groups.make_unit(agent.unit_file)
         else:
@@ -204,7 +207,6 @@ class ElasticJob(Job):
         self._together(self._make_groups)
         if self._unit.size > 1:
             self._tell_of_regroup()  # its collectives are the unit's: all of that is here now
-        self._begun_before, self._averages = _torch_private.collectives_begun() or 0, 0
         self._in_generation = True
         self._agree()
 
@@ -224,7 +226,7 @@ class ElasticJob(Job):
 
     def leave(self) -> bool:
         """The state is that of the last whole step; of the broken one nothing is left. False if the state is torn."""
-        self._in_generation = False
+        self._in_generation, self._begun = False, None
         self._groups.destroy()
         for optimizer in self._optimizers:
             optimizer.zero_grad()
@@ -285,6 +287,9 @@ class ElasticJob(Job):
         torch.set_rng_state(state["random"])
 
     # ---- a step
+
+    def count_from(self, number: int) -> None:
+        self._begun = number, self._counted()
 
     def average(self, parameters: Iterable[torch.Tensor]) -> None:
         units = self._unit.size > 1
@@ -361,19 +366,19 @@ class ElasticJob(Job):
             self._groups.break_all()
 
     def _waits(self) -> bool:
-        """Whether a peer has begun fewer collectives than this worker, or does not say how many."""
-        if not self._in_generation or self._finishing or self.agent.left.is_set():
-            return True  # for a place, or for the others to be done
+        """For a place, or for the others to be done; or this torch does not count, and nobody can tell."""
+        return self._collectives() is None
+
+    def _collectives(self) -> int | None:
+        """Step by step, since messages between two ranks are counted too: of two ranks the one in a later step is ahead."""
+        begun, now = self._begun, self._counted()
+        if begun is None or begun[1] is None or now is None or self._finishing or not self._in_generation:
+            return None
+        return begun[0] * MOST_COLLECTIVES + now - begun[1]
+
+    def _counted(self) -> int | None:
         begun = _torch_private.collectives_begun()
-        if begun is None:
-            return True
-        mine = begun - self._begun_before + self._averages
-        try:
-            self.agent.set(f"dtrun/collectives/{self.rank}", str(mine).encode())
-            others = (rank for rank in range(self.world_size) if rank != self.rank)
-            return any(int(self.agent.get(f"dtrun/collectives/{rank}", PEER_S)) < mine for rank in others)
-        except (TimeoutError, Left):
-            return True
+        return None if begun is None else begun + self._averages
 
     # ---- told to end
 
