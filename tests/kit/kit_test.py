@@ -6,16 +6,19 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
 sys.dont_write_bytecode = True
 
 import kit_job
-from kit_job import KitJob, check_steps
+from kit_job import KitJob, chaos_hosts, check_steps
 
 DTRUN = ""
 STEPS = 40
+# A node that is out of touch is given up after 2 s.
+IMPATIENT = ("--recovery", "memory", "--rdzv_conf", "keep_alive_interval=1,keep_alive_max_attempt=2")
 
 
 class KitTest(unittest.TestCase):
@@ -104,6 +107,39 @@ class KitTest(unittest.TestCase):
             check_steps(self, job, STEPS)
             self.assertEqual([line["rank"] for line in job.events("hang")], [rank], job.errors())
             self.assertEqual(len(self.survivors_of(job)), 3, job.errors())
+
+    @unittest.skipIf(chaos_hosts.why_none(), "network namespaces cannot be made here")
+    def test_a_node_whose_cable_is_cut_is_left_behind_and_taken_in_again_with_its_state(self):
+        """Nobody gets a reset: who waits in gloo is woken by its agent alone."""
+        with tempfile.TemporaryDirectory() as disk, chaos_hosts.Hosts(2, disk) as hosts:
+            job = self.start_job(steps=5000, pause=0.05, world=4, nodes="1:2", hosts=hosts, arguments=IMPATIENT)
+            before = job.whole()
+            self.assertIsNotNone(before, job.errors())
+            hosts.cut(1, "both")
+            alone = job.wait_for(lambda: [line for line in job.lines("step") if line["world"] == 2], 60)
+            self.assertTrue(alone, job.errors())
+            hosts.mend(1, "both")
+            after = job.whole(alone[0]["gen"])
+            self.assertIsNotNone(after, job.errors())
+            self.assertEqual(set(before[1].values()), set(after[1].values()), job.errors())
+            job.process.send_signal(signal.SIGTERM)
+            job.end(90)
+        steps = job.lines("step")
+        self.assertEqual(len({line["hash"] for line in steps}), len({line["step"] for line in steps}))
+
+    @unittest.skipIf(chaos_hosts.why_none(), "network namespaces cannot be made here")
+    def test_a_node_whose_cable_stays_cut_ends_with_a_word_on_it_and_the_other_goes_on(self):
+        with tempfile.TemporaryDirectory() as disk, chaos_hosts.Hosts(2, disk) as hosts:
+            job = self.start_job(steps=5000, pause=0.05, world=4, nodes="1:2", hosts=hosts, arguments=IMPATIENT)
+            self.assertIsNotNone(job.whole(), job.errors())
+            hosts.cut(1, "both")
+            self.assertEqual(job.agents[1].wait(60), 69, job.errors())
+            self.assertIn("was out of reach for 3", job.errors())
+            self.assertNotIn("killing", job.errors())
+            self.assertEqual(len(job.lines("saved")), 2, job.errors())
+            self.assertIsNone(job.process.poll(), job.errors())
+            job.process.send_signal(signal.SIGTERM)
+            self.assertEqual(job.process.wait(60), 143, job.errors())
 
     def check_stopped(self, stop, code, **options):
         """Told to end, all end after the same step, and each saves without waiting until another has."""

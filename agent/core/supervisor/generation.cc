@@ -209,8 +209,9 @@ void Generation::stop(const std::string& reason) {
   begin_grace();
 }
 
+// The peers on other nodes are out of reach, or go on without this one: a step with them would not end.
 void Generation::stop_silently(const std::string& reason) {
-  stop(reason);
+  s.workers_outlive() ? pause(reason) : stop(reason);
   own_.why_stopping.clear();
 }
 

@@ -381,6 +381,18 @@ TEST_CASE("workers that wait for a generation are told to save and end when ther
   }
 }
 
+TEST_CASE(
+    "a node that gives up has its workers leave a step that would not end, then they have all the time to "
+    "save") {
+  AtWork s;
+  CHECK(s.happens(event::Rejected{78, false, "another config"}).back() == "pause");
+  s.is_ready(0, 41);
+  CHECK(s.is_ready(1, 41) == Trace{"signal 15"});
+  CHECK(s.state.generation.kill_at == s.now + s.state.settings.shutdown_timeout);
+  s.exits(0, 75);
+  CHECK(s.exits(1, 75).back() == "end 78");
+}
+
 TEST_CASE("a worker that dies while it waits is started again with the next generation") {
   AtWork s;
   s.waits();
