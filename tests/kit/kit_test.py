@@ -108,6 +108,14 @@ class KitTest(unittest.TestCase):
             self.assertEqual([line["rank"] for line in job.events("hang")], [rank], job.errors())
             self.assertEqual(len(self.survivors_of(job)), 3, job.errors())
 
+    def test_without_gloos_connections_recovery_is_as_right_and_slower(self):
+        for blind, survivors in ((0, 3), (1, 2)):
+            job = self.run_job(faults="forward:0:9", pause=0.1, world=4, whole=4, blind=blind)
+            check_steps(self, job, STEPS)
+            # Rank 2 waits for ranks that live. Who cannot be woken is ended by its agent, after 10 s.
+            self.assertEqual(len(self.survivors_of(job)), survivors, job.errors())
+            self.assertEqual("did not leave the generation" in job.errors(), bool(blind), job.errors())
+
     @unittest.skipIf(chaos_hosts.why_none(), "network namespaces cannot be made here")
     def test_a_node_whose_cable_is_cut_is_left_behind_and_taken_in_again_with_its_state(self):
         """Nobody gets a reset: who waits in gloo is woken by its agent alone."""

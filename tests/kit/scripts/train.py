@@ -64,6 +64,9 @@ def dies():
 
 
 torch.set_num_threads(1)
+if option("BLIND", 0):  # as a torch whose gloo watches its connections otherwise
+    from dtrun import _torch_private
+    _torch_private.epolls = set
 unit = option("UNIT", 1)
 if option("READS_RANK", 0):
     os.environ["RANK"]  # as scripts for torchrun do
