@@ -8,11 +8,13 @@ import pathlib
 import pty
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import termios
 import time
+import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/lib"))
@@ -21,6 +23,7 @@ import chaos_run
 
 TRAIN = pathlib.Path(__file__).resolve().parent / "scripts" / "train.py"
 SKIPPED = 77
+PHASES = ("worker_ended", "stopped", "place_worker")
 
 
 def python_with_torch():
@@ -159,6 +162,16 @@ class KitJob:
         return [(min(times) - at) * 1e3 for (at, _), times in zip(kills, after) if times]
 
 
+    def phases(self, kills):
+        """Of each kill, in milliseconds from it: the agent knows of the end; the survivors have left; they
+        have their places; and the first step of the next generation is done."""
+        events, steps = [self.events(name) for name in PHASES], self.lines("step")
+        for at, generation in kills:
+            times = [next((line["time"] for line in lines if line["time"] > at), at) for lines in events]
+            times.append(min((line["t"] for line in steps if line["gen"] > generation), default=at))
+            yield [(time - at) * 1e3 for time in times]
+
+
 def check_steps(test, job, total):
     """Every step was done, all ranks had the same parameters after each (with units, all with the same place in theirs), and
     nobody did one twice; all ended alike."""
@@ -177,18 +190,22 @@ def check_steps(test, job, total):
 
 
 def measure():
-    """kit_job.py DTRUN FAULTS [dtrun's options]: kills workers and prints what that costs. Options of train.py are in the
-    environment, as KIT_PAUSE=0.02."""
+    """kit_job.py DTRUN FAULTS [dtrun's options]: kills workers, prints what that costs, and checks that every step was done once,
+    with one hash on all ranks. Options of train.py are in the environment, as KIT_PAUSE=0.02."""
     dtrun, faults, *arguments = sys.argv[1:]
-    options = {"steps": 1500, "pause": 0.02, **{name[4:].lower(): value for name, value in os.environ.items() if name.startswith("KIT_")}}
-    job = KitJob(dtrun, arguments=("--recovery", "memory", *arguments), **options)
+    options = {"steps": 100000, "pause": 0.02, **{name[4:].lower(): value for name, value in os.environ.items() if name.startswith("KIT_")}}
+    job = KitJob(dtrun, arguments=("--recovery", "memory", *arguments), restarts=1000, **options)
     kills = job.kill_often(int(faults))
     job.whole(kills[-1][1] if kills else -1)
     job.process.send_signal(signal.SIGTERM)
     print("exit code", job.end(), "faults", len(kills), "load", os.getloadavg()[0], "in", job.scratch)
     took = sorted(job.recoveries(kills))
-    print("SIGKILL to the survivors' next step, ms:", [round(one) for one in took], "median", round(took[len(took) // 2], 1))
+    print("SIGKILL to the survivors' next step, ms:", [round(one) for one in took], "median", round(statistics.median(took), 1))
+    medians = [round(statistics.median(times), 1) for times in zip(*job.phases(kills))]
+    print("of that, median ms to:", dict(zip((*PHASES, "step"), medians)))
     print("the agent's own, ms:", [line["milliseconds"] for line in job.events("recovered")])
+    check_steps(unittest.TestCase(), job, job.lines("end")[0]["done"])
+    print(f"{job.lines('end')[0]['done']} steps, each with one hash on all ranks")
 
 
 if __name__ == "__main__":
