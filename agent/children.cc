@@ -90,7 +90,7 @@ void Children::look_at_left_behind() {
 bool Children::let_end(Loop& loop, const WorkerProcess& worker, Loop::Clock::time_point deadline,
                        const Tell& tell) {
   if (!has_other_children(known())) return false;
-  const std::string tag = worker.tag();
+  const std::string& tag = worker.tag();
   auto left = std::make_unique<LeftBehind>(
       loop, tag, worker.pid(), worker.name(), deadline,
       LeftBehind::Events{.tell = tell, .ended = [this, tag] { left_behind_.erase(tag); }});

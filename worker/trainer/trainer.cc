@@ -87,6 +87,7 @@ class Trainer {
   void take_into_account(const Evaluation& evaluation);
   void save_best();
   void look_for_divergence(double loss);
+  void meet_at_fault();
   WorkerError divergence(const StepPlan& plan, const StepResult& step, const float* gradient);
   void save_now(bool on_disk = false);
   Outcome leave(Vote vote);
@@ -315,7 +316,7 @@ Vote Trainer::one_step() {
     step = replica_.update(rule, sum);
   }
   if (!step.applied) {
-    stop_vote_.result();  // no message may be under way at the end
+    meet_at_fault();
     throw divergence(plan, step, sum + kStatisticsFloats);
   }
   stop_point(StopPoint::kUpdated);
@@ -335,6 +336,16 @@ Vote Trainer::one_step() {
   if (train_.verify_sync_steps > 0 && state_.step % train_.verify_sync_steps == 0)
     verify_sync(replica_.program, replica_.parameter_hashes(), state_.step, group_);
   return vote;
+}
+
+// All ranks find the fault. The first one's end would have the others leave their step, and keep it to
+// themselves, so none goes before all are here. No message may be under way then.
+void Trainer::meet_at_fault() {
+  try {
+    stop_vote_.result();
+    group_.barrier();
+  } catch (const WorkerError&) {  // a peer was lost meanwhile; the fault is there all the same
+  }
 }
 
 // The error that all ranks end with. The step was not made, so its microbatches can be computed again.
