@@ -43,6 +43,12 @@ def own_terminal():
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
+def gpus_of_torch():
+    """That its workers could use."""
+    probe = subprocess.run([python_with_torch(), "-c", "import torch; print(torch.cuda.device_count())"], capture_output=True, text=True)
+    return int(probe.stdout or 0)
+
+
 class KitJob:
     """`options` are of train.py (KIT_STEPS=…), `arguments` of dtrun. With `terminal` dtrun has one of its own. The `world` workers
     are shared by the agents of `nodes`, as in --nnodes, each of them on one of chaos_hosts' `hosts` if there are any."""

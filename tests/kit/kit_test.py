@@ -40,7 +40,7 @@ class KitTest(unittest.TestCase):
         return [pid for pid, seen in generations.items() if len(seen) > 1]
 
     def check_killed(self, **options):
-        job = self.run_job(whole=3, **options)
+        job = self.run_job(whole=options.get("world", 3), **options)
         check_steps(self, job, STEPS)
         self.assertEqual(len(self.survivors_of(job)), job.world - 1, job.errors())
         self.assertEqual(len(job.lines("loaded")), job.world + 1, job.errors())
@@ -236,6 +236,12 @@ class KitTest(unittest.TestCase):
         job = self.run_job(code=137, world=1, restarts=0, arguments=("--heartbeat_timeout", "1"),
                            program=["--no_python", "bash", "-c", script])
         self.assertEqual(len(job.events("hang")), 1)
+
+    def test_nccl_is_aborted_and_its_peers_go_on(self):
+        gpus = kit_job.gpus_of_torch()
+        if gpus < 2:
+            self.skipTest("needs a PyTorch with two GPUs")
+        self.check_killed(faults="reduce:1:9", pause=0.1, world=min(gpus, 3), backend="nccl")
 
     def test_torch_is_as_the_kit_takes_it_to_be(self):
         script = kit_job.TRAIN.parent / "private.py"

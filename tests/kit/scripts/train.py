@@ -44,7 +44,7 @@ def say(event, **more):
 
 def digest(tensors):
     mine = (t.detach().to_local() if hasattr(t, "to_local") else t.detach() for t in tensors)
-    return hashlib.sha256(b"".join(bytes(t.contiguous().numpy().tobytes()) for t in mine)).hexdigest()[:16]
+    return hashlib.sha256(b"".join(bytes(t.contiguous().cpu().numpy().tobytes()) for t in mine)).hexdigest()[:16]
 
 
 def strikes(name, step):
@@ -70,7 +70,9 @@ if option("BLIND", 0):  # as a torch whose gloo watches its connections otherwis
 unit = option("UNIT", 1)
 if option("READS_RANK", 0):
     os.environ["RANK"]  # as scripts for torchrun do
-job = dtrun.start("gloo", unit)
+backend = option("BACKEND", "gloo")
+job = dtrun.start(backend, unit)
+device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if backend == "nccl" else torch.device("cpu")
 if option("LOAD", 0.0):
     say("loading")
     time.sleep(option("LOAD", 0.0))
@@ -81,7 +83,8 @@ data = dtrun.Batches(torch.utils.data.TensorDataset(*samples), global_batch_size
 width = option("WIDTH", 128)
 norm = nn.BatchNorm1d(width) if option("NORM", 0) else nn.Identity()
 drop = nn.Dropout(0.1) if option("DROP", 0) else nn.Identity()
-net = nn.Sequential(nn.Linear(64, width), norm, nn.ReLU(), drop, nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10))
+net = nn.Sequential(nn.Linear(64, width), norm, nn.ReLU(), drop, nn.Linear(width, width), nn.ReLU(),
+                    nn.Linear(width, 10)).to(device)
 if unit > 1:
     model = sharded(net, by_hand=not option("FSDP", 0))
 elif option("BARE", 0):
@@ -104,6 +107,7 @@ for step in job.steps(option("STEPS", 100), data, min_workers=option("MIN", 1)):
     if strikes("begin", step):
         dies()
     with step as (x, y, which):
+        x, y = x.to(device), y.to(device)
         opt.zero_grad()
         if strikes("asleep", step):
             time.sleep(1e6)
