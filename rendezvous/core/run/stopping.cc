@@ -36,6 +36,15 @@ bool Stopping::explained() const {
   return (s_.phase == Phase::kStopping && s_.current.cause != Cause::kFailure) || s_.current.seats.away() > 0;
 }
 
+// True for a member whose workers did not outlive that it made room, although none failed. It starts all of
+// them with the next generation: left out, it would have the others make room for it, and they would be left
+// out.
+bool Stopping::ended_to_make_room(const Stopped& stopped) const {
+  const bool makes_room = s_.current.cause == Cause::kNewcomer || s_.current.cause == Cause::kWorkersBack;
+  return makes_room && stopped.workers == 0 &&
+         std::ranges::all_of(stopped.outcomes, &WorkerOutcome::collateral);
+}
+
 // The sender's seat stays open: its other workers still run until Stopped.
 void Stopping::on_failure(int rank, const Failure& failure) {
   if (!is_of(rank, failure.outcome)) return;
@@ -52,7 +61,7 @@ void Stopping::on_failure(int rank, const Failure& failure) {
 void Stopping::on_stopped(int rank, const Stopped& stopped) {
   s_.current.seats.set_stopped(rank);
   Member& member = s_.members.at(*s_.current.seats[rank].member);
-  const bool all = !member.join.in_memory_recovery || !stopped.workers;
+  const bool all = !member.join.in_memory_recovery || !stopped.workers || ended_to_make_room(stopped);
   member.workers = all ? member.join.nproc : std::clamp(*stopped.workers, 0, member.join.nproc);
   for (const WorkerOutcome& outcome : stopped.outcomes) {
     if (!is_of(rank, outcome)) continue;

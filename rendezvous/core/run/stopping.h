@@ -31,6 +31,7 @@ class Stopping {
  private:
   bool is_of(int rank, const WorkerOutcome& outcome) const;
   bool explained() const;
+  bool ended_to_make_room(const Stopped& stopped) const;
   void order_stop();
   void conclude();
   bool workers_are_left() const;
