@@ -403,9 +403,11 @@ void Driver::act(const action::End& a) {
   if (a.unreported) reporter_.tell_programs(*a.unreported);
   if (a.run && a.run->exit_code == kExitOk) reporter_.tell_programs(*a.run);
   if (a.run && entry_) leave_word(*a.run);
-  log_.write("end", {{"exit_code", a.exit_code},
-                     {"reason", a.run ? a.run->reason : ""},
-                     {"goodput", a.run ? a.run->goodput.ratio() : 0.0}});
+  const std::string reason = a.run ? a.run->reason : "";
+  if (a.run && a.run->goodput.total() > 0)
+    log_.write("end", {{"exit_code", a.exit_code}, {"reason", reason}, {"goodput", a.run->goodput.ratio()}});
+  else
+    log_.write("end", {{"exit_code", a.exit_code}, {"reason", reason}});
   exit_code_ = a.exit_code;
 }
 

@@ -120,6 +120,7 @@ TEST_CASE("a job that was stopped by a signal says so in its report file, and a 
   CHECK(stopped.wait() == 143);
   const auto report = nlohmann::json::parse(slurp(logs.path() / "test/report.json"));
   CHECK(report["reason"] == "stopped by SIGTERM");
+  CHECK(report["goodput"].is_null());
   CHECK(report["first_failure"].is_null());
   CHECK(Process(agent({"--log_dir", folder, "--", "/bin/true"})).wait() == 0);
   const auto success = nlohmann::json::parse(slurp(logs.path() / "test/report.json"));
