@@ -2,6 +2,7 @@
 
 import collections
 import fcntl
+import functools
 import json
 import os
 import pathlib
@@ -37,6 +38,24 @@ def why_no_torch():
     return "" if probe.returncode == 0 else f"{python_with_torch()} has no PyTorch with gloo (scripts/setup --tests, or DTRUN_TEST_PYTHON)"
 
 
+def dtrun_to_test():
+    """The program that ctest names first. Without PyTorch the test ends here."""
+    if why := why_no_torch():
+        print("skipped:", why)
+        sys.exit(SKIPPED)
+    return sys.argv.pop(1)
+
+
+@functools.cache
+def folder_of_tests():
+    """Goes with this process."""
+    return tempfile.TemporaryDirectory(prefix="dtrun-kit-", ignore_cleanup_errors=True)
+
+
+def new_folder():
+    return pathlib.Path(tempfile.mkdtemp(dir=folder_of_tests().name))
+
+
 def own_terminal():
     """In a child: its standard input becomes its session's terminal, whose Ctrl-C is a signal to it."""
     os.setsid()
@@ -55,7 +74,7 @@ class KitJob:
 
     def __init__(self, dtrun, world=3, arguments=("--recovery", "memory"), program=None, restarts=100, terminal=False, nodes="1",
                  hosts=None, **options):
-        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="dtrun-kit-"))
+        self.scratch = new_folder()
         self.out = self.scratch / "out.jsonl"
         once = self.scratch / "once"
         once.mkdir()
@@ -204,7 +223,7 @@ def measure():
     kills = job.kill_often(int(faults))
     job.whole(kills[-1][1] if kills else -1)
     job.process.send_signal(signal.SIGTERM)
-    print("exit code", job.end(), "faults", len(kills), "load", os.getloadavg()[0], "in", job.scratch)
+    print("exit code", job.end(), "faults", len(kills), "load", os.getloadavg()[0])
     took = sorted(job.recoveries(kills))
     print("SIGKILL to the survivors' next step, ms:", [round(one) for one in took], "median", round(statistics.median(took), 1))
     medians = [round(statistics.median(times), 1) for times in zip(*job.phases(kills))]

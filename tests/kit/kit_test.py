@@ -250,7 +250,7 @@ class KitTest(unittest.TestCase):
         self.assertEqual(probe.returncode, 0, probe.stdout + probe.stderr)
 
     def test_plain_python_and_torchrun_run_the_same_script(self):
-        out = kit_job.pathlib.Path(kit_job.tempfile.mkdtemp(prefix="dtrun-kit-")) / "out.jsonl"
+        out = kit_job.new_folder() / "out.jsonl"
         environment = {**os.environ, "KIT_OUT": str(out), "KIT_STEPS": "8", "OMP_NUM_THREADS": "1"}
         torchrun = ["-m", "torch.distributed.run", "-r", "9:1", "-t", "9:1", "--nproc_per_node", "2"]
         for launcher, ends in (([], 1), (torchrun, 2)):
@@ -262,8 +262,5 @@ class KitTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if why := kit_job.why_no_torch():
-        print("skipped:", why)
-        sys.exit(kit_job.SKIPPED)
-    DTRUN = sys.argv.pop(1)
+    DTRUN = kit_job.dtrun_to_test()
     unittest.main(verbosity=2)

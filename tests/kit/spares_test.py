@@ -106,8 +106,5 @@ class SparesTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if why := kit_job.why_no_torch():
-        print("skipped:", why)
-        sys.exit(kit_job.SKIPPED)
-    DTRUN = sys.argv.pop(1)
+    DTRUN = kit_job.dtrun_to_test()
     unittest.main(verbosity=2)

@@ -154,7 +154,7 @@ class FsdpTest(UnitsTest):
         text = (ROOT / "docs/worker-kit.md").read_text()
         script = next(block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "fully_shard" in block)
         self.assertLessEqual(len(script.splitlines()), 25)
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="dtrun-kit-"))
+        folder = kit_job.new_folder()
         (folder / "train.py").write_text(script)
         os.environ["PYTHONPATH"] = str(KIT)
         job = KitJob(DTRUN, world=4, program=[str(folder / "train.py")])
@@ -212,8 +212,5 @@ class RulesTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if why := kit_job.why_no_torch():
-        print("skipped:", why)
-        sys.exit(kit_job.SKIPPED)
-    DTRUN = sys.argv.pop(1)
+    DTRUN = kit_job.dtrun_to_test()
     unittest.main(verbosity=2)
