@@ -18,6 +18,7 @@ foreach(program ${PROGRAMS})
 endforeach()
 # All in headers: neither linker nor loader sees them.
 set(packages_headers libcli11-dev libspdlog-dev nlohmann-json3-dev)
+set(packages_embedded libjs-dygraphs)  # as text, proto/web
 
 find_program(dpkg_query dpkg-query)
 # packages_of(VARIABLE FILE…): those that brought the files. dpkg knows some by a name in /lib, some by one in /usr/lib.
@@ -44,6 +45,7 @@ if(dpkg_query)
   packages_of(packages_shared ${files_shared})
 else()
   set(packages_headers)
+  set(packages_embedded)
 endif()
 
 set(system debian)
@@ -52,7 +54,7 @@ if(EXISTS /etc/os-release)
   string(REGEX REPLACE "^ID=\"?([a-z]+).*" "\\1" system "${lines}")
 endif()
 set(components)
-foreach(linkage headers static shared)
+foreach(linkage headers embedded static shared)
   set(said)
   if(packages_${linkage})
     set(fields [[${Package} ${Version} ${Architecture} ${source:Package}\n]])

@@ -113,6 +113,7 @@ class ArchiveTest(Case):
             self.assertTrue(purl.endswith(f"/{component['name']}@{version}?arch={architecture}&upstream={source}"), purl)
         self.assertLessEqual({"grpc", "openssl", "protobuf", "abseil", "c-ares", "re2", "pcre2", "zlib"}, by_linkage["static"])
         self.assertLessEqual({"cli11", "nlohmann-json3"}, by_linkage["headers"])
+        self.assertEqual({"dygraphs"}, by_linkage["embedded"])
         names = {component["name"] for component in bill["components"]}
         for library in (unpacked / "lib/dtrun").iterdir():
             owners = {line.split(":")[0] for line in run("dpkg-query", "-S", f"*/{library.name}")[1].splitlines()}
