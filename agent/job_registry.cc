@@ -17,8 +17,8 @@
 #include <tuple>
 #include <utility>
 
-#include "agent/goodput_json.h"
 #include "proto/base/ids.h"
+#include "rendezvous/text/goodput_json.h"
 
 namespace dtrun::agent {
 namespace {
@@ -78,7 +78,7 @@ Json json_of(const EndedJob& ended) {
                {"restarts", ended.end.restart_count},
                {"max_restarts", ended.max_restarts},
                {"membership_changes", ended.end.membership_changes},
-               {"goodput", goodput_json(ended.end.goodput)}});
+               {"goodput", rendezvous::goodput_json(ended.end.goodput)}});
   return json;
 }
 
@@ -99,7 +99,7 @@ EndedJob ended_of(const Json& json) {
                   .reason = json.at("reason"),
                   .restart_count = json.at("restarts"),
                   .membership_changes = json.at("membership_changes"),
-                  .goodput = goodput_of(json.value("goodput", Json::object()))},
+                  .goodput = rendezvous::goodput_of(json.value("goodput", Json::object()))},
           .generation = json.at("generation"),
           .world_size = json.at("world_size"),
           .min_nodes = json.at("min_nodes"),

@@ -6,11 +6,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "agent/goodput_json.h"
 #include "agent/text/line_prefix.h"
 #include "agent/text/report.h"
 #include "proto/base/ids.h"
 #include "proto/core/exit_codes.h"
+#include "rendezvous/text/goodput_json.h"
 
 namespace dtrun::agent {
 namespace {
@@ -87,7 +87,7 @@ std::string report_json(const JobEnd& end, const ReportContext& context) {
   json["exit_code"] = end.exit_code;
   json["reason"] = end.reason;
   json["restarts"] = {{"used", end.restart_count}, {"allowed", context.max_restarts}};
-  json["goodput"] = end.goodput.total() > 0 ? goodput_json(end.goodput) : Json(nullptr);
+  json["goodput"] = end.goodput.total() > 0 ? rendezvous::goodput_json(end.goodput) : Json(nullptr);
   json["first_failure"] = end.first_failure ? to_json(*end.first_failure) : Json(nullptr);
   json["hang"] = end.hang ? to_json(*end.hang) : Json(nullptr);
   json["followers"] = Json::array();

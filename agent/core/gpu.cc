@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "proto/core/text.h"
+#include "rendezvous/core/run/rank_set.h"
 
 namespace dtrun {
 namespace {
@@ -113,19 +114,6 @@ std::vector<Gpu> listed(const std::vector<PhysicalGpu>& gpus, std::string_view v
   return chosen;
 }
 
-// "0-3, 5" of ascending numbers; in the order of CUDA_VISIBLE_DEVICES they need not ascend.
-std::string numbers_text(const std::vector<int>& numbers) {
-  std::string text;
-  for (std::size_t i = 0; i < numbers.size();) {
-    std::size_t last = i;
-    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
-    text += (text.empty() ? "" : ", ") + std::to_string(numbers[i]) +
-            (last > i ? "-" + std::to_string(numbers[last]) : "");
-    i = last + 1;
-  }
-  return text;
-}
-
 }  // namespace
 
 std::vector<Gpu> visible_gpus(const std::vector<PhysicalGpu>& gpus, const char* visible) {
@@ -173,7 +161,8 @@ std::string gpus_text(const std::vector<Gpu>& gpus) {
     if (memory > 0) {
       kind += (kind.empty() ? "" : ", ") + in_gibibytes(memory) + (numbers.size() > 1 ? " each" : "");
     }
-    text += (text.empty() ? "" : "; ") + numbers_text(numbers) + (kind.empty() ? "" : " (" + kind + ")");
+    text += (text.empty() ? "" : "; ") + rendezvous::text_of(rendezvous::ranges_of(numbers)) +
+            (kind.empty() ? "" : " (" + kind + ")");
   }
   return text;
 }

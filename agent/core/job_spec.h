@@ -14,7 +14,7 @@
 
 #include "agent/core/gpu.h"
 #include "agent/core/hosting.h"
-#include "agent/text/colour.h"
+#include "proto/core/colour.h"
 
 namespace dtrun {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "agent/text/colour.h"
+#include "proto/core/colour.h"
 
 namespace dtrun::agent {
 

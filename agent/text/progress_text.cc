@@ -57,19 +57,6 @@ std::string grouped_text(double value) {
   return with_thousands(static_cast<std::uint64_t>(std::llround(std::max(0.0, value))));
 }
 
-std::string duration_text(double seconds) {
-  const long long s = std::llround(std::max(0.0, seconds));
-  char text[64];
-  if (s < 60) {
-    std::snprintf(text, sizeof text, "%lld s", s);
-  } else if (s < 3600) {
-    std::snprintf(text, sizeof text, "%lld min %02lld s", s / 60, s % 60);
-  } else {
-    std::snprintf(text, sizeof text, "%lld h %02lld min", s / 3600, s / 60 % 60);
-  }
-  return text;
-}
-
 std::string progress_bar(const Progress& progress, std::optional<double> seconds_left, int columns) {
   char count[64];
   std::snprintf(count, sizeof count, "%3d %%  %lld/%lld", percent(progress),

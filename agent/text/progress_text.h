@@ -24,9 +24,6 @@ std::string progress_line(const Progress& progress, std::optional<double> second
 // "9,812"
 std::string grouped_text(double value);
 
-// "45 s", "3 min 20 s", "2 h 05 min"
-std::string duration_text(double seconds);
-
 // Time left from the pace of the last half minute, so that an evaluation or a pause fades out.
 class Pace {
  public:

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/text/colour.h"
+#include "proto/core/colour.h"
 #include "rendezvous/core/messages.h"
 
 namespace dtrun::agent {

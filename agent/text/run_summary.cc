@@ -10,13 +10,6 @@
 namespace dtrun::agent {
 namespace {
 
-constexpr double kWorthTelling = 0.05;  // seconds: less is 0.0 s in words
-
-// Below a minute with a tenth of a second.
-std::string time_text(double seconds) {
-  return seconds < 59.95 ? decimals(std::max(0.0, seconds), 1) + " s" : duration_text(seconds);
-}
-
 std::string step_time_text(double seconds) {
   return seconds < 1 ? decimals(1000 * seconds, 1) + " ms" : decimals(seconds, 2) + " s";
 }
@@ -65,17 +58,6 @@ std::string done_line(const Completion& completion, const std::string& host) {
   text += ", loss " + decimals(completion.loss, 3);
   if (!completion.model_path.empty())
     text += ", model in " + completion.model_path + (host.empty() ? "" : " on " + host);
-  return text;
-}
-
-std::string goodput_text(const Goodput& spent) {
-  std::string text = "goodput " + decimals(100 * spent.ratio(), 1) + " %";
-  const char* separator = ": ";
-  for (const GoodputKind& kind : kGoodputKinds) {
-    if (spent.*kind.seconds < kWorthTelling) continue;
-    text += separator + time_text(spent.*kind.seconds) + " " + kind.name;
-    separator = ", ";
-  }
   return text;
 }
 

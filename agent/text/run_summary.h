@@ -23,10 +23,6 @@ struct RunSummary {
 // host is left out.
 std::string done_line(const Completion& completion, const std::string& host = "");
 
-// "goodput 93.4 %: 12.0 s training, 0.4 s redone, 0.5 s down"; kinds below a twentieth of a second are left
-// out.
-std::string goodput_text(const Goodput& spent);
-
 // For the built-in trainer: done_line, and up to five lines more, without a final newline.
 std::string summary_text(const Completion& completion, const RunSummary& summary);
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "agent/text/colour.h"
+#include "proto/core/colour.h"
 #include "proto/core/status.h"
 
 namespace dtrun::cmd {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "agent/text/colour.h"
+#include "proto/core/colour.h"
 #include "proto/core/utf8.h"
 
 namespace dtrun::cmd {

@@ -1,6 +1,7 @@
 #include "proto/core/text.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 
@@ -45,6 +46,23 @@ std::string with_thousands(std::uint64_t number) {
     digits.insert(at, 1, ',');
   }
   return digits;
+}
+
+std::string duration_text(double seconds) {
+  const long long s = std::llround(std::max(0.0, seconds));
+  char text[64];
+  if (s < 60) {
+    std::snprintf(text, sizeof text, "%lld s", s);
+  } else if (s < 3600) {
+    std::snprintf(text, sizeof text, "%lld min %02lld s", s / 60, s % 60);
+  } else {
+    std::snprintf(text, sizeof text, "%lld h %02lld min", s / 3600, s / 60 % 60);
+  }
+  return text;
+}
+
+std::string time_text(double seconds) {
+  return seconds < 59.95 ? decimals(std::max(0.0, seconds), 1) + " s" : duration_text(seconds);
 }
 
 std::string seconds_text(Millis duration) {

@@ -31,6 +31,10 @@ std::string utc_text(std::int64_t seconds, const char* format);
 
 // "5 s", "0.5 s": the nearest tenth. REQUIRES: not negative
 std::string seconds_text(Millis duration);
+// "45 s", "3 min 20 s", "2 h 05 min"
+std::string duration_text(double seconds);
+// The same, and below a minute with a tenth of a second: "12.3 s".
+std::string time_text(double seconds);
 // "12 s": rounded up, never negative.
 std::string whole_seconds_text(Millis duration);
 

@@ -10,7 +10,6 @@
 #include "agent/system/wall_clock.h"
 #include "cmd/commands/answer.h"
 #include "cmd/commands/commands.h"
-#include "cmd/commands/status/status_text.h"
 #include "cmd/commands/status/status_view.h"
 #include "cmd/commands/status/watch_run.h"
 #include "cmd/options/option_table.h"
@@ -19,6 +18,7 @@
 #include "proto/core/contract.h"
 #include "proto/core/exit_codes.h"
 #include "rendezvous/client/status_client.h"
+#include "rendezvous/text/status_text.h"
 #include "rendezvous/wire/convert.h"
 #include "rendezvous/wire/grpc_setup.h"
 
@@ -125,8 +125,9 @@ struct RunsAnswer {
   Status failure;      // the last endpoint did not answer, or the named run is unknown
 
   void add(const RunStatus& run, const std::string& where, bool in_text = true) {
-    if (in_text) text += (text.empty() ? "" : "\n") + status_text(run, where, palette_of_answers());
-    runs.push_back(status_json(run, where));
+    if (in_text)
+      text += (text.empty() ? "" : "\n") + rendezvous::status_text(run, where, palette_of_answers());
+    runs.push_back(rendezvous::status_json(run, where));
     run_ids.insert(run.run_id());
   }
 };
@@ -184,7 +185,7 @@ RunsAnswer ask_all(const StatusQuestion& question) {
 int show_once(const StatusQuestion& question) {
   const RunsAnswer answer = ask_all(question);
   if (!answer.failure.ok()) return fail(answer.failure);
-  return cmd::answer(question.json ? json_text(answer.runs) : answer.text);
+  return cmd::answer(question.json ? rendezvous::json_text(answer.runs) : answer.text);
 }
 
 // Shows all runs until interrupted. A failed look does not end it: the next one may work.
@@ -194,7 +195,7 @@ int keep_showing(const StatusQuestion& question) {
     const RunsAnswer answer = ask_all(question);
     if (answer.failure.exit_code() == kExitUsage) return fail(answer.failure);
     std::string lines;
-    for (const auto& run : answer.runs) lines += json_line(run);
+    for (const auto& run : answer.runs) lines += rendezvous::json_line(run);
     const int code = answer.failure.ok() ? view.show(answer.text, lines) : view.show(answer.failure);
     if (code != kExitOk) return code;
   }

@@ -8,9 +8,9 @@
 #include "agent/system/wall_clock.h"
 #include "cmd/commands/answer.h"
 #include "cmd/commands/status/end_of_watch.h"
-#include "cmd/commands/status/status_text.h"
 #include "cmd/commands/status/status_view.h"
 #include "rendezvous/client/status_client.h"
+#include "rendezvous/text/status_text.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -75,8 +75,8 @@ class Watcher {
   int show(const Observation& look) {
     if (run_) {
       missing_ = false;
-      return view_.show(status_text(*run_, watched_.where, palette_of_answers()),
-                        json_line(status_json(*run_, watched_.where)));
+      return view_.show(rendezvous::status_text(*run_, watched_.where, palette_of_answers()),
+                        rendezvous::json_line(rendezvous::status_json(*run_, watched_.where)));
     }
     if (std::exchange(missing_, true)) return kExitOk;
     const std::string what = look.found == Observation::Finding::kNoAnswer

@@ -280,13 +280,6 @@ TEST_CASE("a bar has 24 columns where there is room, and at least 6") {
   CHECK(progress_bar(progress, {}, beside + 5) == text);
 }
 
-TEST_CASE("a duration has seconds up to an hour, then minutes") {
-  CHECK(duration_text(59.4) == "59 s");
-  CHECK(duration_text(59.6) == "1 min 00 s");
-  CHECK(duration_text(3599.4) == "59 min 59 s");
-  CHECK(duration_text(3599.6) == "1 h 00 min");
-}
-
 TEST_CASE("a run beyond its last step, as with a smaller max_steps, is at 100 %") {
   Progress progress;
   progress.step = 388;

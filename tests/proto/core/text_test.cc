@@ -78,4 +78,13 @@ TEST_CASE("a text that is too long ends with a whole character") {
 }
 
 }  // namespace
+TEST_CASE("a duration has seconds up to an hour, then minutes") {
+  CHECK(duration_text(59.4) == "59 s");
+  CHECK(duration_text(59.6) == "1 min 00 s");
+  CHECK(duration_text(3599.4) == "59 min 59 s");
+  CHECK(duration_text(3599.6) == "1 h 00 min");
+  CHECK(time_text(12.34) == "12.3 s");
+  CHECK(time_text(59.96) == "1 min 00 s");
+}
+
 }  // namespace dtrun

@@ -5,11 +5,11 @@
 
 #include "proto/core/goodput.h"
 
-namespace dtrun::agent {
+namespace dtrun::rendezvous {
 
 nlohmann::ordered_json goodput_json(const Goodput& goodput);
 
 // What is missing is 0. Throws nlohmann::json::exception where a value is no number.
 Goodput goodput_of(const nlohmann::ordered_json& json);
 
-}  // namespace dtrun::agent
+}  // namespace dtrun::rendezvous

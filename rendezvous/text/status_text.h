@@ -4,19 +4,19 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "agent/text/colour.h"
+#include "proto/core/colour.h"
 #include "proto/rendezvous.pb.h"
 
-namespace dtrun::cmd {
+namespace dtrun::rendezvous {
 
 // A few lines, each with its newline.
-std::string status_text(const rendezvous::v1::RunStatus& run, const std::string& endpoint,
+std::string status_text(const v1::RunStatus& run, const std::string& endpoint,
                         const Palette& palette = Palette());
 
-nlohmann::ordered_json status_json(const rendezvous::v1::RunStatus& run, const std::string& endpoint);
+nlohmann::ordered_json status_json(const v1::RunStatus& run, const std::string& endpoint);
 
 // With a final newline: to be read by people too, or an object a line.
 std::string json_text(const nlohmann::ordered_json& json);
 std::string json_line(const nlohmann::ordered_json& json);
 
-}  // namespace dtrun::cmd
+}  // namespace dtrun::rendezvous

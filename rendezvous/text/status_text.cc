@@ -1,4 +1,4 @@
-#include "cmd/commands/status/status_text.h"
+#include "rendezvous/text/status_text.h"
 
 #include <algorithm>
 #include <array>
@@ -6,19 +6,17 @@
 #include <cstdio>
 #include <vector>
 
-#include "agent/core/gpu.h"
-#include "agent/goodput_json.h"
-#include "agent/text/run_summary.h"
 #include "proto/core/text.h"
 #include "proto/wire/training.h"
+#include "rendezvous/core/run/rank_set.h"
+#include "rendezvous/text/goodput_json.h"
 #include "rendezvous/wire/convert.h"
 
-namespace dtrun::cmd {
+namespace dtrun::rendezvous {
 namespace {
 
-using rendezvous::v1::MemberStatus;
-using rendezvous::v1::News;
-using rendezvous::v1::RunStatus;
+using v1::MemberStatus;
+using v1::RunStatus;
 using Json = nlohmann::ordered_json;
 
 // Version of the JSON (docs/status.md): raised once a key or value means something else, not for new ones.
@@ -70,8 +68,8 @@ std::string counts(const RunStatus& run) {
 }
 
 std::string goodput_line(const RunStatus& run) {
-  const Goodput spent = rendezvous::from_wire(run.goodput());
-  return spent.training > 0 ? "  " + agent::goodput_text(spent) + "\n" : "";
+  const Goodput spent = from_wire(run.goodput());
+  return spent.training > 0 ? "  " + goodput_text(spent) + "\n" : "";
 }
 
 std::string progress_line(const Progress& progress) {
@@ -137,9 +135,9 @@ std::string gpu_lines(const RunStatus& run) {
   std::string text;
   for (const MemberStatus& member : run.members()) {
     if (member.gpus().empty()) continue;
-    std::vector<Gpu> gpus;
-    for (int number : member.gpus()) gpus.push_back({.number = number, .name = member.gpu()});
-    text += "  GPUs of " + member.host() + ": " + gpus_text(gpus) + ", one per worker\n";
+    const std::vector<int> gpus(member.gpus().begin(), member.gpus().end());
+    text += "  GPUs of " + member.host() + ": " + text_of(ranges_of(gpus)) +
+            (member.gpu().empty() ? "" : " (" + member.gpu() + ")") + ", one per worker\n";
   }
   return text;
 }
@@ -155,12 +153,12 @@ std::string spare_lines(const RunStatus& run) {
 // The news of nodes, the newest last.
 std::string news_lines(const RunStatus& run) {
   std::string text;
-  for (const News& news : run.news())
+  for (const v1::News& news : run.news())
     text += "  " + age(static_cast<double>(news.age_ms()) / 1000) + " ago: " + news.text() + "\n";
   return text;
 }
 
-Json json_of(const News& news) {
+Json json_of(const v1::News& news) {
   return {{"kind", name(kNewsNames, news.kind())},
           {"host", news.host()},
           {"text", news.text()},
@@ -233,10 +231,10 @@ Json status_json(const RunStatus& run, const std::string& endpoint) {
     json["ended_age"] = run.ended_age_s();
   }
   if (run.has_progress()) json["progress"] = json_of(from_wire(run.progress()));
-  if (run.has_goodput()) json["goodput"] = agent::goodput_json(rendezvous::from_wire(run.goodput()));
+  if (run.has_goodput()) json["goodput"] = goodput_json(from_wire(run.goodput()));
   if (run.join_timeout_left_s() > 0) json["join_timeout_left"] = run.join_timeout_left_s();
   json["news"] = Json::array();
-  for (const News& news : run.news()) json["news"].push_back(json_of(news));
+  for (const v1::News& news : run.news()) json["news"].push_back(json_of(news));
   json["nodes"] = Json::array();
   for (const MemberStatus& member : run.members()) json["nodes"].push_back(json_of(member));
   return json;
@@ -251,4 +249,4 @@ std::string json_line(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace dtrun::cmd
+}  // namespace dtrun::rendezvous

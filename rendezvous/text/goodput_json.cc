@@ -1,6 +1,6 @@
-#include "agent/goodput_json.h"
+#include "rendezvous/text/goodput_json.h"
 
-namespace dtrun::agent {
+namespace dtrun::rendezvous {
 
 nlohmann::ordered_json goodput_json(const Goodput& goodput) {
   nlohmann::ordered_json json{{"ratio", goodput.ratio()}};
@@ -16,4 +16,4 @@ Goodput goodput_of(const nlohmann::ordered_json& json) {
   return goodput;
 }
 
-}  // namespace dtrun::agent
+}  // namespace dtrun::rendezvous

@@ -1,15 +1,15 @@
 // The text of `dtrun status` for a run, word for word.
-#include "cmd/commands/status/status_text.h"
+#include "rendezvous/text/status_text.h"
 
 #include <doctest/doctest.h>
 
 #include <sstream>
 
-namespace dtrun::cmd {
+namespace dtrun::rendezvous {
 namespace {
 
-using rendezvous::v1::MemberStatus;
-using rendezvous::v1::RunStatus;
+using v1::MemberStatus;
+using v1::RunStatus;
 
 // Two nodes of two workers each, at work.
 RunStatus running() {
@@ -258,8 +258,8 @@ TEST_CASE("a run that waits says how long yet, and what happened to the nodes th
   RunStatus run = running();
   run.set_phase(RunStatus::GATHERING);
   run.set_join_timeout_left_s(588.4);
-  rendezvous::v1::News* news = run.add_news();
-  news->set_kind(rendezvous::v1::News::REFUSED);
+  v1::News* news = run.add_news();
+  news->set_kind(v1::News::REFUSED);
   news->set_host("node1");
   news->set_text("node1 was refused: --max_restarts is 0 there but 1 here");
   news->set_age_ms(72500);
@@ -275,4 +275,4 @@ TEST_CASE("a run that waits says how long yet, and what happened to the nodes th
   CHECK(status_json(running(), "a:1")["news"].empty());
 }
 
-}  // namespace dtrun::cmd
+}  // namespace dtrun::rendezvous

@@ -1,4 +1,4 @@
-#include "agent/text/colour.h"
+#include "proto/core/colour.h"
 
 #include <doctest/doctest.h>
 
