@@ -394,6 +394,15 @@ void Driver::act(const action::TellNews& a) {
   console_.tell_job(console_.palette().message(a.text));
 }
 
+void Driver::act(const action::TellVerdict& a) {
+  log_.write("straggler", {{"generation", state_.generation.number()},
+                           {"rank", a.verdict.rank},
+                           {"cause", a.verdict.cause},
+                           {"loss", a.verdict.loss},
+                           {"serious", a.verdict.serious},
+                           {"text", a.verdict.text}});
+}
+
 void Driver::act(const action::Report& a) {
   failure_ = failure_report(a.job, spec_.max_restarts);
   reporter_.tell(a.job);

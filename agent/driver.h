@@ -82,6 +82,7 @@ class Driver {
   void act(const action::DropOutput& a);
   void act(const action::Print& a);
   void act(const action::TellNews& a);
+  void act(const action::TellVerdict& a);
   void act(const action::Report& a);
   void act(const action::End& a);
 

@@ -103,6 +103,8 @@ std::optional<Event> to_event(const wire::FromCoordinator& message, const JobSpe
       return from_wire(message.wait_status());
     case Body::kNews:
       return from_wire(message.news());
+    case Body::kVerdict:
+      return from_wire(message.verdict());
     case Body::kAssignment:
       return assigned(from_wire(message.generation(), message.assignment()));
     case Body::kStop:

@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 }  // namespace
 
 bool is_for_hook(std::string_view event) {
-  static constexpr std::array<std::string_view, 6> kNames{"start_workers", "hang",   "news",
+  static constexpr std::array<std::string_view, 7> kNames{"start_workers", "hang",   "news", "straggler",
                                                           "recovered",     "report", "end"};
   return std::ranges::find(kNames, event) != kNames.end();
 }

@@ -29,6 +29,19 @@ struct PhaseTimes {
   bool operator==(const PhaseTimes&) const = default;
 };
 
+// What one worker's steps of one generation were spent on: seconds, that only grow. Evaluations and saves are
+// not among them.
+struct StepTimes {
+  std::int64_t steps = 0;  // done in this generation
+  double math = 0;         // forward, backward and the optimizer, on the slowest lane
+  double data = 0;         // wait for samples, likewise
+  double wait_peers = 0;   // for the gradients of other workers
+  double other = 0;
+  std::int64_t microbatches = 0;  // that this worker computed for them: ranks need not have equally many
+
+  bool operator==(const StepTimes&) const = default;
+};
+
 // How far the training is. The newest one replaces the one before.
 struct Progress {
   enum class Phase { kLoading, kTraining, kEvaluating, kSaving };  // the values are the wire's
@@ -45,6 +58,7 @@ struct Progress {
   std::optional<DeviceMemory> memory = {};      // that of this worker's device
   bool from_in_memory_checkpoint = false;       // this generation began with a copy in a host's memory
   std::optional<PhaseTimes> times = {};         // of this generation; none from a program that keeps none
+  std::optional<StepTimes> step_times = {};     // likewise; none before the first step
 
   bool operator==(const Progress&) const = default;
 };

@@ -40,6 +40,24 @@ void to_wire(const dtrun::PhaseTimes& times, PhaseTimes* wire) {
   wire->set_saving(times.saving);
 }
 
+dtrun::StepTimes from_wire(const StepTimes& wire) {
+  return {.steps = wire.steps(),
+          .math = wire.math(),
+          .data = wire.data(),
+          .wait_peers = wire.wait_peers(),
+          .other = wire.other(),
+          .microbatches = wire.microbatches()};
+}
+
+void to_wire(const dtrun::StepTimes& times, StepTimes* wire) {
+  wire->set_steps(times.steps);
+  wire->set_math(times.math);
+  wire->set_data(times.data);
+  wire->set_wait_peers(times.wait_peers);
+  wire->set_other(times.other);
+  wire->set_microbatches(times.microbatches);
+}
+
 dtrun::Progress from_wire(const Progress& wire) {
   dtrun::Progress progress{.phase = phase_of(wire.phase()),
                            .step = wire.step(),
@@ -54,6 +72,7 @@ dtrun::Progress from_wire(const Progress& wire) {
   if (wire.has_first_step()) progress.first_step = wire.first_step();
   if (wire.has_memory()) progress.memory = from_wire(wire.memory());
   if (wire.has_times()) progress.times = from_wire(wire.times());
+  if (wire.has_step_times()) progress.step_times = from_wire(wire.step_times());
   return progress;
 }
 
@@ -70,6 +89,7 @@ void to_wire(const dtrun::Progress& progress, Progress* wire) {
   if (progress.memory) to_wire(*progress.memory, wire->mutable_memory());
   wire->set_from_in_memory_checkpoint(progress.from_in_memory_checkpoint);
   if (progress.times) to_wire(*progress.times, wire->mutable_times());
+  if (progress.step_times) to_wire(*progress.step_times, wire->mutable_step_times());
 }
 
 dtrun::Completion from_wire(const Completion& wire) {

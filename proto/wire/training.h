@@ -13,6 +13,9 @@ void to_wire(const dtrun::DeviceMemory& memory, DeviceMemory* wire);
 dtrun::PhaseTimes from_wire(const PhaseTimes& wire);
 void to_wire(const dtrun::PhaseTimes& times, PhaseTimes* wire);
 
+dtrun::StepTimes from_wire(const StepTimes& wire);
+void to_wire(const dtrun::StepTimes& times, StepTimes* wire);
+
 dtrun::Progress from_wire(const Progress& wire);
 void to_wire(const dtrun::Progress& progress, Progress* wire);
 

@@ -114,11 +114,33 @@ struct Join {
 
   bool operator==(const Join&) const = default;
 };
+// The kernel's account of a worker, of any program, and of all its descendants, since it began.
+struct WorkerUsage {
+  double cpu = 0;                   // seconds, as are these two
+  double cpu_wait = 0;              // its threads were ready to run, and had no CPU
+  double throttled = 0;             // its control group had used up its quota
+  std::int64_t major_faults = 0;    // pages that had to be read from a disk
+  std::int64_t read_bytes = 0;      // by system calls, from anywhere
+  std::int64_t written_bytes = 0;   // likewise
+  std::int64_t resident_bytes = 0;  // now
+  double output_age = 0;            // seconds since it wrote a line last, or began
+
+  bool operator==(const WorkerUsage&) const = default;
+};
+// The newest facts of one worker.
+struct WorkerReport {
+  std::int64_t step = 0;                  // done, of a program that reports progress
+  std::optional<StepTimes> times = {};    // none from a program that keeps none
+  std::optional<WorkerUsage> usage = {};  // none while its agent has not looked yet
+
+  bool operator==(const WorkerReport&) const = default;
+};
 struct Heartbeat {
-  std::vector<int> pids;                  // by local rank; 0: that worker does not run
-  std::optional<Progress> progress = {};  // as one of its workers said last; none: they report none
-  bool outlives = false;                  // its workers outlive generations
-  int spares = 0;                         // workers more, that wait for a place
+  std::vector<int> pids;                   // by local rank; 0: that worker does not run
+  std::optional<Progress> progress = {};   // as one of its workers said last; none: they report none
+  bool outlives = false;                   // its workers outlive generations
+  int spares = 0;                          // workers more, that wait for a place
+  std::vector<WorkerReport> workers = {};  // by local rank, as pids
 
   bool operator==(const Heartbeat&) const = default;
 };
@@ -279,6 +301,16 @@ struct Hang {
 
   bool operator==(const Hang&) const = default;
 };
+// The worker that slows the run, and why (observe/straggler.h).
+struct Verdict {
+  std::string text;   // one sentence; empty: none does any more
+  int rank = -1;      // -1: no worker is slow, but the network
+  std::string cause;  // a word for programs: docs/status.md
+  double loss = 0;    // share of a step that it costs all, 0..1
+  bool serious = false;
+
+  bool operator==(const Verdict&) const = default;
+};
 // The coordinator's last word on a job.
 struct JobEnd {
   int exit_code = 0;
@@ -290,6 +322,7 @@ struct JobEnd {
   int membership_changes = 0;
   std::optional<Hang> hang = {};  // none unless the job hung
   Goodput goodput = {};
+  std::optional<Verdict> verdict = {};  // the newest that lasted
 
   bool operator==(const JobEnd&) const = default;
 };
@@ -304,7 +337,7 @@ struct Close {
 struct Action {
   ConnectionId to = 0;
   std::int64_t generation = 0;  // the coordinator's newest
-  std::variant<JoinAck, Rejected, WaitStatus, News, Assigned, StopOrder, Ended, Close> body;
+  std::variant<JoinAck, Rejected, WaitStatus, News, Assigned, StopOrder, Verdict, Ended, Close> body;
 };
 
 }  // namespace dtrun::rendezvous

@@ -43,6 +43,22 @@ void write(const Member& member, Millis now, v1::MemberStatus* wire) {
   if (const Progress* progress = progress_of(member)) to_wire(*progress, wire->mutable_progress());
 }
 
+// REQUIRES: rank and nproc are set.
+void write_workers(const Heartbeat& report, v1::MemberStatus* wire) {
+  for (int local_rank = 0; local_rank < wire->nproc(); ++local_rank) {
+    const auto index = static_cast<std::size_t>(local_rank);
+    v1::WorkerStatus* worker = wire->add_workers();
+    worker->set_rank(wire->first_rank() + local_rank);
+    worker->set_local_rank(local_rank);
+    if (index < report.pids.size()) worker->set_pid(report.pids[index]);
+    if (index >= report.workers.size()) continue;
+    const WorkerReport& told = report.workers[index];
+    worker->set_step(told.step);
+    if (told.times) to_wire(*told.times, worker->mutable_times());
+    if (told.usage) to_wire(*told.usage, worker->mutable_usage());
+  }
+}
+
 v1::MemberStatus::State state_of(const Seat& seat) {
   if (seat.gone && !seat.finished) return v1::MemberStatus::LOST;
   if (seat.finished) return v1::MemberStatus::FINISHED;
@@ -64,6 +80,7 @@ void write_seats(const State& state, Millis now, v1::RunStatus* status) {
     wire->set_state(state_of(seat));
     wire->set_group_rank(rank);
     wire->set_first_rank(node.first_rank);
+    if (member != nullptr) write_workers(member->report, wire);
   }
 }
 
@@ -113,6 +130,8 @@ v1::RunStatus status_of(const State& state, Millis now) {
   if (waits) status.set_join_timeout_left_s(seconds(std::max<Millis>(0, state.deadlines.join - now)));
   for (const News& news : state.news.all(now)) to_wire(news, status.add_news());
   to_wire(goodput_of(state, now), status.mutable_goodput());
+  const std::optional<Verdict>& verdict = state.result ? state.result->verdict : current.verdict;
+  if (verdict && !verdict->text.empty()) to_wire(*verdict, status.mutable_verdict());
   const Progress* newest = nullptr;
   for (const auto& [id, member] : state.members)
     if (const Progress* progress = progress_of(member))

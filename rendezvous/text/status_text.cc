@@ -179,6 +179,37 @@ Json json_of(const Progress& progress) {
   return json;
 }
 
+Json json_of(const StepTimes& times) {
+  return {{"steps", times.steps},           {"math", times.math},   {"data", times.data},
+          {"wait_peers", times.wait_peers}, {"other", times.other}, {"microbatches", times.microbatches}};
+}
+
+Json json_of(const rendezvous::WorkerUsage& usage) {
+  return {{"cpu", usage.cpu},
+          {"cpu_wait", usage.cpu_wait},
+          {"throttled", usage.throttled},
+          {"major_faults", usage.major_faults},
+          {"read_bytes", usage.read_bytes},
+          {"written_bytes", usage.written_bytes},
+          {"resident_bytes", usage.resident_bytes},
+          {"output_age", usage.output_age}};
+}
+
+Json json_of(const rendezvous::v1::WorkerStatus& worker) {
+  Json json{{"rank", worker.rank()}, {"pid", worker.pid()}, {"step", worker.step()}};
+  if (worker.has_times()) json["times"] = json_of(from_wire(worker.times()));
+  if (worker.has_usage()) json["usage"] = json_of(rendezvous::from_wire(worker.usage()));
+  return json;
+}
+
+Json json_of(const rendezvous::v1::Verdict& verdict) {
+  return {{"text", verdict.text()},
+          {"rank", verdict.rank() >= 0 ? Json(verdict.rank()) : Json(nullptr)},
+          {"cause", verdict.cause()},
+          {"loss", verdict.loss()},
+          {"serious", verdict.serious()}};
+}
+
 Json json_of(const MemberStatus& member) {
   Json json;
   json["state"] = name(kStateNames, member.state());
@@ -197,6 +228,8 @@ Json json_of(const MemberStatus& member) {
     json["gpus"] = std::vector<int>(member.gpus().begin(), member.gpus().end());
   }
   if (member.has_progress()) json["progress"] = json_of(from_wire(member.progress()));
+  if (!member.workers().empty()) json["workers"] = Json::array();
+  for (const auto& worker : member.workers()) json["workers"].push_back(json_of(worker));
   return json;
 }
 
@@ -233,6 +266,7 @@ Json status_json(const RunStatus& run, const std::string& endpoint) {
   if (run.has_progress()) json["progress"] = json_of(from_wire(run.progress()));
   if (run.has_goodput()) json["goodput"] = goodput_json(from_wire(run.goodput()));
   if (run.join_timeout_left_s() > 0) json["join_timeout_left"] = run.join_timeout_left_s();
+  if (run.has_verdict()) json["verdict"] = json_of(run.verdict());
   json["news"] = Json::array();
   for (const v1::News& news : run.news()) json["news"].push_back(json_of(news));
   json["nodes"] = Json::array();

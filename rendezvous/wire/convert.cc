@@ -174,10 +174,46 @@ void to_wire(const Join& join, v1::Join* wire) {
   wire->set_protocol(join.protocol);
 }
 
+WorkerUsage from_wire(const v1::WorkerUsage& wire) {
+  return {.cpu = wire.cpu(),
+          .cpu_wait = wire.cpu_wait(),
+          .throttled = wire.throttled(),
+          .major_faults = wire.major_faults(),
+          .read_bytes = wire.read_bytes(),
+          .written_bytes = wire.written_bytes(),
+          .resident_bytes = wire.resident_bytes(),
+          .output_age = wire.output_age()};
+}
+
+void to_wire(const WorkerUsage& usage, v1::WorkerUsage* wire) {
+  wire->set_cpu(usage.cpu);
+  wire->set_cpu_wait(usage.cpu_wait);
+  wire->set_throttled(usage.throttled);
+  wire->set_major_faults(usage.major_faults);
+  wire->set_read_bytes(usage.read_bytes);
+  wire->set_written_bytes(usage.written_bytes);
+  wire->set_resident_bytes(usage.resident_bytes);
+  wire->set_output_age(usage.output_age);
+}
+
+WorkerReport from_wire(const v1::WorkerReport& wire) {
+  WorkerReport report{.step = wire.step()};
+  if (wire.has_times()) report.times = from_wire(wire.times());
+  if (wire.has_usage()) report.usage = from_wire(wire.usage());
+  return report;
+}
+
+void to_wire(const WorkerReport& report, v1::WorkerReport* wire) {
+  wire->set_step(report.step);
+  if (report.times) to_wire(*report.times, wire->mutable_times());
+  if (report.usage) to_wire(*report.usage, wire->mutable_usage());
+}
+
 Heartbeat from_wire(const v1::Heartbeat& wire) {
   Heartbeat heartbeat{
       .pids = {wire.pids().begin(), wire.pids().end()}, .outlives = wire.outlives(), .spares = wire.spares()};
   if (wire.has_progress()) heartbeat.progress = from_wire(wire.progress());
+  for (const v1::WorkerReport& report : wire.workers()) heartbeat.workers.push_back(from_wire(report));
   return heartbeat;
 }
 
@@ -186,6 +222,7 @@ void to_wire(const Heartbeat& heartbeat, v1::Heartbeat* wire) {
   if (heartbeat.progress) to_wire(*heartbeat.progress, wire->mutable_progress());
   wire->set_outlives(heartbeat.outlives);
   wire->set_spares(heartbeat.spares);
+  for (const WorkerReport& report : heartbeat.workers) to_wire(report, wire->add_workers());
 }
 
 Stopped from_wire(const v1::Stopped& wire) {
@@ -428,6 +465,22 @@ void to_wire(const Hang& hang, v1::Hang* wire) {
   wire->set_verdict(hang.verdict);
 }
 
+Verdict from_wire(const v1::Verdict& wire) {
+  return {.text = wire.text(),
+          .rank = wire.rank(),
+          .cause = wire.cause(),
+          .loss = wire.loss(),
+          .serious = wire.serious()};
+}
+
+void to_wire(const Verdict& verdict, v1::Verdict* wire) {
+  wire->set_text(verdict.text);
+  wire->set_rank(verdict.rank);
+  wire->set_cause(verdict.cause);
+  wire->set_loss(verdict.loss);
+  wire->set_serious(verdict.serious);
+}
+
 JobEnd from_wire(const v1::JobEnd& wire) {
   JobEnd end{.exit_code = wire.exit_code(),
              .reason = wire.reason(),
@@ -437,7 +490,9 @@ JobEnd from_wire(const v1::JobEnd& wire) {
              .restart_count = wire.restart_count(),
              .membership_changes = wire.membership_changes(),
              .hang = std::nullopt,
-             .goodput = from_wire(wire.goodput())};
+             .goodput = from_wire(wire.goodput()),
+             .verdict = std::nullopt};
+  if (wire.has_verdict()) end.verdict = from_wire(wire.verdict());
   if (wire.has_hang()) end.hang = from_wire(wire.hang());
   if (wire.has_first_failure()) end.first_failure = from_wire(wire.first_failure());
   for (const v1::WorkerOutcome& follower : wire.followers()) end.followers.push_back(from_wire(follower));
@@ -454,6 +509,7 @@ void to_wire(const JobEnd& end, v1::JobEnd* wire) {
   wire->set_membership_changes(end.membership_changes);
   if (end.hang) to_wire(*end.hang, wire->mutable_hang());
   to_wire(end.goodput, wire->mutable_goodput());
+  if (end.verdict) to_wire(*end.verdict, wire->mutable_verdict());
 }
 
 namespace {
@@ -477,6 +533,7 @@ struct BodyWriter {
     to_wire(assignment_of(assigned), message->mutable_assignment());
   }
   void operator()(const StopOrder& stop) const { to_wire(stop, message->mutable_stop()); }
+  void operator()(const Verdict& verdict) const { to_wire(verdict, message->mutable_verdict()); }
   void operator()(const Ended& ended) const { to_wire(*ended.result, message->mutable_job_end()); }
   void operator()(const Close&) const {}
 };

@@ -24,6 +24,12 @@ void to_wire(const Goodput& goodput, v1::Goodput* wire);
 Join from_wire(const v1::Join& wire);
 void to_wire(const Join& join, v1::Join* wire);
 
+WorkerUsage from_wire(const v1::WorkerUsage& wire);
+void to_wire(const WorkerUsage& usage, v1::WorkerUsage* wire);
+
+WorkerReport from_wire(const v1::WorkerReport& wire);
+void to_wire(const WorkerReport& report, v1::WorkerReport* wire);
+
 Heartbeat from_wire(const v1::Heartbeat& wire);
 void to_wire(const Heartbeat& heartbeat, v1::Heartbeat* wire);
 
@@ -59,6 +65,9 @@ void to_wire(const Assignment& assignment, v1::Assignment* wire);
 
 StopOrder from_wire(const v1::StopOrder& wire);
 void to_wire(const StopOrder& stop, v1::StopOrder* wire);
+
+Verdict from_wire(const v1::Verdict& wire);
+void to_wire(const Verdict& verdict, v1::Verdict* wire);
 
 Hang from_wire(const v1::Hang& wire);
 void to_wire(const Hang& hang, v1::Hang* wire);

@@ -82,6 +82,10 @@ void Connection::on(const event::News& e) {
   emit(action::TellNews{.news = e, .text = news_notice(s, e)});
 }
 
+void Connection::on(const event::Verdict& e) {
+  if (!s.is_ending()) emit(action::TellVerdict{e});
+}
+
 void Connection::on(const event::Tick&) {
   if (due(own_.heartbeat_at)) beat();
   if (due(own_.tell_at)) tell_lost();

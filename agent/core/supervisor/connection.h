@@ -16,6 +16,7 @@ class Connection : Part {
   void on(const event::JoinAck& e);
   void on(const event::WaitStatus& e);
   void on(const event::News& e);
+  void on(const event::Verdict& e);
   void on(const event::Tick& e);
 
   void send_heartbeat();

@@ -51,6 +51,7 @@ class Step {
   void on(const event::Opened& e) { connection_.on(e); }
   void on(const event::Connected& e) { connection_.on(e); }
   void on(const event::News& e) { connection_.on(e); }
+  void on(const event::Verdict& e) { connection_.on(e); }
   void on(const event::GpusFree& e) { workers_.on(e); }
   void on(const event::Assigned& e) { generation_.on(e); }
   void on(const event::StopOrder& e) { generation_.on(e); }

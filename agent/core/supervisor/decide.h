@@ -30,6 +30,7 @@ struct Disconnected {
 };
 using rendezvous::JoinAck;
 using rendezvous::News;
+using rendezvous::Verdict;
 using rendezvous::WaitStatus;
 struct Assigned {
   Assignment assignment;
@@ -95,10 +96,10 @@ struct Tick {};
 
 using Event =
     std::variant<event::Opened, event::Connected, event::Disconnected, event::JoinAck, event::WaitStatus,
-                 event::News, event::Assigned, event::StopOrder, event::Ended, event::Rejected,
-                 event::WorkerExited, event::GpuFound, event::GpusFree, event::WorkerOutlives,
-                 event::WorkerReady, event::HangFound, event::WorkerCompleted, event::Progressed,
-                 event::Signal, event::MembersLeft, event::Tick>;
+                 event::News, event::Verdict, event::Assigned, event::StopOrder, event::Ended,
+                 event::Rejected, event::WorkerExited, event::GpuFound, event::GpusFree,
+                 event::WorkerOutlives, event::WorkerReady, event::HangFound, event::WorkerCompleted,
+                 event::Progressed, event::Signal, event::MembersLeft, event::Tick>;
 
 namespace action {
 
@@ -197,6 +198,9 @@ struct TellNews {  // about the run's nodes
   rendezvous::News news;
   std::string text;  // for people
 };
+struct TellVerdict {  // on the workers of the run, all of them
+  rendezvous::Verdict verdict;
+};
 struct Report {  // the job failed: tell people and programs
   JobEnd job;
 };
@@ -214,7 +218,7 @@ using Action =
                  action::KillHung, action::AbortWorkers, action::SendJoin, action::SendHeartbeat,
                  action::SendFailure, action::SendStopped, action::SendReady, action::SendFinished,
                  action::SendLeave, action::AwaitMembers, action::DropOutput, action::Print, action::TellNews,
-                 action::Report, action::End>;
+                 action::TellVerdict, action::Report, action::End>;
 
 State initial_state(Settings settings, Millis now);
 

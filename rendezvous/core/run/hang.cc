@@ -15,7 +15,7 @@ constexpr char kSilent[] = "stopped giving heartbeats";
 
 using Standings = std::map<int, StackLocation>;
 using Ranks = std::vector<int>;
-struct Verdict {
+struct Finding {
   Ranks suspects;
   std::string one, several;  // the verdict's verb phrase for one worker and for several
 };
@@ -48,7 +48,7 @@ std::vector<std::pair<std::string, Ranks>> grouped(const Standings& locations) {
   return groups;
 }
 
-Verdict verdict_on(const Standings& locations, const std::vector<std::pair<std::string, Ranks>>& groups) {
+Finding verdict_on(const Standings& locations, const std::vector<std::pair<std::string, Ranks>>& groups) {
   const std::size_t all = locations.size();
   if (Ranks silent = ranks_that(locations, is_silent); !silent.empty())
     return {std::move(silent), kSilent, kSilent};
@@ -67,7 +67,7 @@ Verdict verdict_on(const Standings& locations, const std::vector<std::pair<std::
   return {std::move(others), "which is not where the others are", "which are not where the others are"};
 }
 
-std::string text_of(const Verdict& verdict, const Standings& locations, std::size_t places) {
+std::string text_of(const Finding& verdict, const Standings& locations, std::size_t places) {
   if (locations.size() < 2) return "";
   if (verdict.suspects.empty())
     return places == 1 ? "all stand at the same place: no rank stands out"
@@ -97,7 +97,7 @@ std::vector<RankRange> first_ranges(const Ranks& ranks, int* more = nullptr) {
 
 Hang judge_hang(const Standings& locations, const std::string& what) {
   const auto groups = grouped(locations);
-  const Verdict verdict = verdict_on(locations, groups);
+  const Finding verdict = verdict_on(locations, groups);
   Hang hang;
   hang.ranks = first_ranges(hung(locations));
   hang.what = what;

@@ -20,10 +20,10 @@
 #include <vector>
 
 #include "rendezvous/core/messages.h"
+#include "rendezvous/core/observe/goodput.h"
 #include "rendezvous/core/run/admission.h"
 #include "rendezvous/core/run/deadlines.h"
 #include "rendezvous/core/run/failures.h"
-#include "rendezvous/core/run/goodput.h"
 #include "rendezvous/core/run/members.h"
 #include "rendezvous/core/run/news.h"
 #include "rendezvous/core/run/restart_policy.h"
@@ -64,6 +64,7 @@ struct Generation {
   Millis started_at = 0;
   std::int64_t step = 0;  // the furthest that its workers reported
   GenerationTime time = {};
+  std::optional<Verdict> verdict = {};  // on its workers, as it stands
   Seats seats = {};
   bool newcomer = false;  // since its start a node joined, or has more workers, and may be taken in
   Failures failures = {};
@@ -115,6 +116,10 @@ struct State {
 // Carries out what `event` and the time mean for the state. Total: any event in any state, late or malformed
 // ones included, is answered or dropped. `now` must not go back.
 std::vector<Action> step(State& state, const Event& event, Millis now);
+
+// From the first member's coming until `now`, or the run's end. Between generations the state tells what the
+// time was spent on.
+Goodput goodput_of(const State& state, Millis now);
 
 // When to call step with a Tick, unless something happens before; kNever: nothing is due.
 Millis next_deadline(const State& state);

@@ -2,7 +2,8 @@
 // and time. Silent and away members are given up before anything is concluded, so that a broken generation
 // whose last open seat has just gone is concluded in the same step; a generation that is concluded gathers in
 // the same step, and may start. News of members are sent after the order to stop that follows from them, and
-// before the next generation. The count of members is announced last.
+// before the next generation. The count of members is announced last. The time until the event belongs to
+// what the run was doing before it.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -18,12 +19,35 @@
 namespace dtrun::rendezvous {
 namespace {
 
+double seconds(Millis time) { return static_cast<double>(time) / 1000; }
+
+// REQUIRES: the run has a member's settings, is not over, and no generation runs.
+double& kind_of(const State& state, Goodput& spent) {
+  if (state.phase == Phase::kStopping) {
+    const Cause cause = state.current.cause;
+    return cause == Cause::kNewcomer || cause == Cause::kWorkersBack ? spent.rendezvous : spent.down;
+  }
+  if (state.deadlines.restart != kNever) return spent.down;
+  return state.members.size() < state.settings->min_nodes ? spent.waiting : spent.rendezvous;
+}
+
+// Charges the time since state.charged_until to one of the two.
+void charge(const State& state, Millis now, Goodput& spent, GenerationTime& generation) {
+  const Millis passed = now - state.charged_until;
+  if (!state.settings || state.phase == Phase::kOver || passed <= 0) return;
+  if (state.phase == Phase::kRunning)
+    generation.ran += passed;
+  else
+    kind_of(state, spent) += seconds(passed);
+}
+
 class Stepper {
  public:
   Stepper(State& state, Millis now) : s_(state), turn_(state, now) {}
 
   std::vector<Action> run(const Event& event) {
-    charge(s_, turn_.now());
+    charge(s_, turn_.now(), s_.spent, s_.current.time);
+    s_.charged_until = std::max(turn_.now(), s_.charged_until);
     handle(event);
     advance();
     return turn_.actions();
@@ -98,6 +122,13 @@ void Stepper::advance() {
 
 std::vector<Action> step(State& state, const Event& event, Millis now) {
   return Stepper(state, now).run(event);
+}
+
+Goodput goodput_of(const State& state, Millis now) {
+  Goodput spent = state.spent;
+  GenerationTime generation = state.current.time;
+  charge(state, now, spent, generation);
+  return state.settings ? with_generation(spent, generation, state.settings->command.empty()) : spent;
 }
 
 Millis next_deadline(const State& state) {

@@ -36,5 +36,29 @@ TEST_CASE("a run shows the progress of its furthest node, and none before the tr
   CHECK(beats(4, {.step = 9, .total_steps = 100}).progress().step() == 9);
 }
 
+TEST_CASE("each worker of a node with a place has its rank, process and newest facts") {
+  State state;
+  Join join = one_of_two("a");
+  join.nproc = 2;
+  step(state, {.from = 3, .body = join}, 0);
+  join.member_id = join.host = "b";
+  step(state, {.from = 4, .body = join}, 0);
+  const WorkerReport told{
+      .step = 12, .times = StepTimes{.steps = 5, .math = 0.25}, .usage = WorkerUsage{.cpu = 1.5}};
+  step(state, {.from = 4, .generation = 1, .body = Heartbeat{.pids = {7, 8}, .workers = {{}, told}}}, 10);
+  const v1::RunStatus status = status_of(state, 20);
+  REQUIRE(status.members(0).workers_size() == 2);
+  CHECK_FALSE(status.members(0).workers(0).has_usage());
+  REQUIRE(status.members(1).workers_size() == 2);
+  const v1::WorkerStatus& worker = status.members(1).workers(1);
+  CHECK(worker.rank() == 3);
+  CHECK(worker.local_rank() == 1);
+  CHECK(worker.pid() == 8);
+  CHECK(worker.step() == 12);
+  CHECK(worker.times().math() == 0.25);
+  CHECK(worker.usage().cpu() == 1.5);
+  CHECK_FALSE(status.members(1).workers(0).has_times());
+}
+
 }  // namespace
 }  // namespace dtrun::rendezvous

@@ -130,6 +130,10 @@ TEST_CASE("every field of every message is a field of its struct, there and back
   check_round_trip<training::DeviceMemory>();
   check_round_trip<training::Progress>();
   check_round_trip<training::Completion>();
+  check_round_trip<training::StepTimes>();
+  check_round_trip<v1::WorkerUsage>();
+  check_round_trip<v1::WorkerReport>();
+  check_round_trip<v1::Verdict>();
   check_round_trip<v1::Join>();
   check_round_trip<v1::Heartbeat>();
   check_round_trip<v1::Stopped>();

@@ -85,6 +85,7 @@ struct ActionText {
            ", because " + membership.reason;
   }
   std::string operator()(const StopOrder& stop) const { return "stop: " + stop.reason; }
+  std::string operator()(const Verdict& verdict) const { return "verdict: " + verdict.text; }
   std::string operator()(const Ended& end) const {
     std::string text = "job ends with " + str(end.result->exit_code) + ": " + end.result->reason;
     if (end.result->first_failure) text += "; first " + text_of(*end.result->first_failure);

@@ -1,9 +1,7 @@
-#include "rendezvous/core/run/goodput.h"
+#include "rendezvous/core/observe/goodput.h"
 
 #include <algorithm>
 #include <cmath>
-
-#include "rendezvous/core/run/state.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -36,8 +34,9 @@ PhaseTimes times_of(const GenerationTime& time, bool trainer) {
   return times;
 }
 
-// Adds the generation's time. Of the steps that it did, those up to spent.best_step had been done before.
-void add(const GenerationTime& time, bool trainer, Goodput& spent) {
+}  // namespace
+
+Goodput with_generation(Goodput spent, const GenerationTime& time, bool trainer) {
   const PhaseTimes times = times_of(time, trainer);
   double redone = 0;
   const bool counts_steps = time.report && time.report->first_step.value_or(-1) >= 0;
@@ -53,40 +52,6 @@ void add(const GenerationTime& time, bool trainer, Goodput& spent) {
   spent.redone += redone;
   spent.evaluating += times.evaluating;
   spent.saving += times.saving;
-}
-
-// REQUIRES: the run has a member's settings, is not over, and no generation runs.
-double& kind_of(const State& state, Goodput& spent) {
-  if (state.phase == Phase::kStopping) {
-    const Cause cause = state.current.cause;
-    return cause == Cause::kNewcomer || cause == Cause::kWorkersBack ? spent.rendezvous : spent.down;
-  }
-  if (state.deadlines.restart != kNever) return spent.down;
-  return state.members.size() < state.settings->min_nodes ? spent.waiting : spent.rendezvous;
-}
-
-// Charges the time since state.charged_until to one of the two.
-void charge(const State& state, Millis now, Goodput& spent, GenerationTime& generation) {
-  const Millis passed = now - state.charged_until;
-  if (!state.settings || state.phase == Phase::kOver || passed <= 0) return;
-  if (state.phase == Phase::kRunning)
-    generation.ran += passed;
-  else
-    kind_of(state, spent) += seconds(passed);
-}
-
-}  // namespace
-
-void charge(State& state, Millis now) {
-  charge(state, now, state.spent, state.current.time);
-  state.charged_until = std::max(now, state.charged_until);
-}
-
-Goodput goodput_of(const State& state, Millis now) {
-  Goodput spent = state.spent;
-  GenerationTime generation = state.current.time;
-  charge(state, now, spent, generation);
-  if (state.settings) add(generation, state.settings->command.empty(), spent);
   return spent;
 }
 

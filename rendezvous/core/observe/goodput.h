@@ -1,6 +1,6 @@
-// Charges a run's time to the kinds of goodput (proto/core/goodput.h). Pure. Between generations the
-// coordinator's own state tells the kind. Within one, the reports of rank 0's node do: the time that its
-// workers do not account for is loading before their account begins, and the phase reported last since.
+// Charges the time of a generation to the kinds of goodput (proto/core/goodput.h), by the reports of rank 0's
+// node: the time that its workers do not account for is loading before their account begins, and the phase
+// reported last since. Pure. Between generations the coordinator's own state tells the kind (run/stepper.cc).
 #pragma once
 
 #include <optional>
@@ -11,8 +11,6 @@
 
 namespace dtrun::rendezvous {
 
-struct State;
-
 // The time of one generation, from its assignments until it breaks or the job ends.
 struct GenerationTime {
   Millis ran = 0;                       // so far
@@ -20,11 +18,9 @@ struct GenerationTime {
   Millis reported_at = 0;               // of `ran`
 };
 
-// Charges the time until `now` to what the run was doing. Call it before anything changes the state.
-void charge(State& state, Millis now);
-
-// From the first member's coming until `now`, or the run's end.
-Goodput goodput_of(const State& state, Millis now);
+// `spent` and the generation's time. Of the steps that it did, those up to spent.best_step had been done
+// before.
+Goodput with_generation(Goodput spent, const GenerationTime& time, bool trainer);
 
 // One that an agent keeps for a coordinator that is restarted: without numbers that cannot be.
 Goodput within_reason(Goodput goodput);
