@@ -133,6 +133,7 @@ struct Describe {
   std::string operator()(const action::DropOutput&) const { return "drop output"; }
   std::string operator()(const action::Print& a) const { return "print: " + a.text; }
   std::string operator()(const action::TellNews& a) const { return "news: " + a.text; }
+  std::string operator()(const action::TellVerdict& a) const { return "verdict: " + a.verdict.text; }
   std::string operator()(const action::Report& a) const {
     return "report " + (a.job.first_failure ? text_of(*a.job.first_failure) : a.job.reason);
   }
