@@ -28,11 +28,19 @@ namespace {
 
 using namespace std::chrono_literals;
 
-std::filesystem::path prepared_event_file(const JobSpec& spec) {
-  if (spec.log_dir.empty()) return {};
-  std::error_code ignored;  // prepare() reports it
-  std::filesystem::create_directories(run_dir(spec), ignored);
-  return run_dir(spec) / "events.jsonl";
+std::vector<std::filesystem::path> prepared_folders(const JobSpec& spec) {
+  std::vector<std::filesystem::path> folders = history_folders(spec);
+  std::error_code ignored;  // whoever writes there reports it
+  for (const std::filesystem::path& folder : folders) std::filesystem::create_directories(folder, ignored);
+  return folders;
+}
+
+// Absolute: a reader of the events has another working directory. Empty: the program is no trainer.
+std::string output_dir_of(const JobSpec& spec) {
+  const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program);
+  if (trainer == nullptr || trainer->output_dir.empty()) return "";
+  std::error_code ignored;
+  return std::filesystem::absolute(trainer->output_dir, ignored).string();
 }
 
 Settings settings_of(const JobSpec& spec, const Link& link, const std::string& host) {
@@ -62,7 +70,7 @@ Driver::Driver(const JobSpec& spec, std::string tag, Watchdog& watchdog, Signals
       signals_(signals),
       console_(open_console()),
       view_(console_, spec.output.progress),
-      log_(prepared_event_file(spec), host_name(), [this](const std::string& why) { console_.error(why); }),
+      log_(prepared_folders(spec), host_name(), [this](const std::string& why) { console_.error(why); }),
       reporter_(spec, host_name(), console_, log_),
       scratch_(watchdog.scratch()),
       workers_(spec, std::move(tag), watchdog,
@@ -137,6 +145,7 @@ Status Driver::prepare() {
   state_ = initial_state(settings_of(spec_, *link_, identity_.host), millis_now());
   listen_to_events();
   log_.write("start", {{"run_id", spec_.run_id},
+                       {"output_dir", output_dir_of(spec_)},
                        {"endpoint", link_->endpoint()},
                        {"device", spec_.device},
                        {"gpus", gpus_text(spec_.gpus)}});
@@ -405,13 +414,13 @@ void Driver::act(const action::TellVerdict& a) {
 
 void Driver::act(const action::Report& a) {
   failure_ = failure_report(a.job, spec_.max_restarts);
-  reporter_.tell(a.job);
+  reporter_.tell(ended(a.job));
 }
 
 void Driver::act(const action::End& a) {
-  if (a.unreported) reporter_.tell_programs(*a.unreported);
-  if (a.run && a.run->exit_code == kExitOk) reporter_.tell_programs(*a.run);
-  if (a.run && entry_) leave_word(*a.run);
+  if (a.unreported) reporter_.tell_programs(ended(*a.unreported));
+  if (a.run && a.run->exit_code == kExitOk) reporter_.tell_programs(ended(*a.run));
+  if (a.run && entry_) entry_->finish(ended(*a.run));  // for `dtrun status`, once the coordinator is gone
   const std::string reason = a.run ? a.run->reason : "";
   if (a.run && a.run->goodput.total() > 0)
     log_.write("end", {{"exit_code", a.exit_code}, {"reason", reason}, {"goodput", a.run->goodput.ratio()}});
@@ -420,16 +429,15 @@ void Driver::act(const action::End& a) {
   exit_code_ = a.exit_code;
 }
 
-// For `dtrun status`, once the coordinator is gone.
-void Driver::leave_word(const JobEnd& run) {
-  entry_->finish({.job = {},
-                  .ended_at = wall_seconds(),
-                  .end = run,
-                  .generation = state_.generation.number(),
-                  .world_size = state_.generation.assignment.world_size,
-                  .min_nodes = spec_.nodes.min,
-                  .max_nodes = spec_.nodes.max,
-                  .max_restarts = spec_.max_restarts});
+EndedJob Driver::ended(const JobEnd& run) const {
+  return {.job = {.run_id = spec_.run_id},
+          .ended_at = wall_seconds(),
+          .end = run,
+          .generation = state_.generation.number(),
+          .world_size = state_.generation.assignment.world_size,
+          .min_nodes = spec_.nodes.min,
+          .max_nodes = spec_.nodes.max,
+          .max_restarts = spec_.max_restarts};
 }
 
 // A node that will not have rank 0 need not have the port.

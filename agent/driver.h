@@ -86,7 +86,7 @@ class Driver {
   void act(const action::Report& a);
   void act(const action::End& a);
 
-  void leave_word(const JobEnd& run);
+  EndedJob ended(const JobEnd& run) const;
   Status hold_master_port();
 
   const JobSpec& spec_;

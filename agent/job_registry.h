@@ -16,7 +16,7 @@ namespace dtrun::agent {
 
 struct RegisteredJob {
   std::string run_id;
-  std::string host;  // of the coordinator, as the agent reaches it; or "unix:PATH", without a port
+  std::string host = {};  // of the coordinator, as the agent reaches it; or "unix:PATH", without a port
   int port = 0;
   int pid = 0;           // of the agent
   bool has_key = false;  // the coordinator wants one

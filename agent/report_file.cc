@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -78,23 +80,63 @@ Json to_json(const WorkerOutcome& worker) {
   return json;
 }
 
+// What `time_of` wrote; 0 for anything else.
+double seconds_of(const std::string& time) {
+  std::tm utc{};
+  const char* rest = strptime(time.c_str(), "%Y-%m-%dT%H:%M:%S", &utc);
+  if (rest == nullptr) return 0;
+  return static_cast<double>(timegm(&utc)) + (*rest == '.' ? std::strtod(rest, nullptr) : 0);
+}
+
+// Throws Json::exception.
+EndedJob to_ended_job(const Json& json) {
+  const Json& restarts = json.at("restarts");
+  const Json& goodput = json.at("goodput");
+  const Json nodes = json.value("nodes", Json::object());
+  return {.job = {.run_id = json.at("run_id")},
+          .ended_at = seconds_of(json.at("written_at")),
+          .end = {.exit_code = json.at("exit_code"),
+                  .reason = json.at("reason"),
+                  .restart_count = restarts.at("used"),
+                  .membership_changes = json.value("membership_changes", 0),
+                  .goodput = goodput.is_null() ? Goodput() : rendezvous::goodput_of(goodput)},
+          .generation = json.value("generation", std::int64_t{0}),
+          .world_size = json.value("world_size", 0),
+          .min_nodes = nodes.value("min", 0),
+          .max_nodes = nodes.value("max", 0),
+          .max_restarts = restarts.at("allowed")};
+}
+
 }  // namespace
 
-std::string report_json(const JobEnd& end, const ReportContext& context) {
+std::string report_json(const EndedJob& ended, const std::string& host) {
+  const JobEnd& end = ended.end;
   Json json;
   json["format"] = 1;
-  json["run_id"] = context.run_id;
+  json["run_id"] = ended.job.run_id;
   json["exit_code"] = end.exit_code;
   json["reason"] = end.reason;
-  json["restarts"] = {{"used", end.restart_count}, {"allowed", context.max_restarts}};
+  json["restarts"] = {{"used", end.restart_count}, {"allowed", ended.max_restarts}};
+  json["membership_changes"] = end.membership_changes;
+  json["generation"] = ended.generation;
+  json["world_size"] = ended.world_size;
+  json["nodes"] = {{"min", ended.min_nodes}, {"max", ended.max_nodes}};
   json["goodput"] = end.goodput.total() > 0 ? rendezvous::goodput_json(end.goodput) : Json(nullptr);
   json["first_failure"] = end.first_failure ? to_json(*end.first_failure) : Json(nullptr);
   json["hang"] = end.hang ? to_json(*end.hang) : Json(nullptr);
   json["followers"] = Json::array();
   for (const WorkerOutcome& follower : end.followers) json["followers"].push_back(to_json(follower));
-  json["written_at"] = time_of(context.written_at);
-  json["written_by"] = context.host;
+  json["written_at"] = time_of(ended.ended_at);
+  json["written_by"] = host;
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::optional<EndedJob> ended_job_of(const std::string& text) {
+  try {
+    return to_ended_job(Json::parse(text));
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
 }
 
 Status write_report(const std::filesystem::path& file, const std::string& text) {

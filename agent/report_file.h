@@ -1,23 +1,20 @@
-// LOG_DIR/RUN_ID/report.json: how a job ended, for programs (docs/report.md describes the fields).
+// report.json in the folders of a job: how it ended, for programs (docs/report.md describes the fields).
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
-#include "agent/core/vocabulary.h"
+#include "agent/job_registry.h"
 #include "proto/core/status.h"
 
 namespace dtrun::agent {
 
-// The report's facts beside the coordinator's message on the end of the job.
-struct ReportContext {
-  std::string run_id;
-  std::string host;
-  int max_restarts = 0;
-  double written_at = 0;  // seconds since 1970
-};
+// `host` writes it. Of `ended.job` only the run id is told.
+std::string report_json(const EndedJob& ended, const std::string& host);
 
-std::string report_json(const JobEnd& end, const ReportContext& context);
+// The run of such a report, without its workers and its hang. Nothing if `text` is none.
+std::optional<EndedJob> ended_job_of(const std::string& text);
 
 // Replaces `file` in one step: agents that share the directory all write the same report.
 Status write_report(const std::filesystem::path& file, const std::string& text);

@@ -4,17 +4,17 @@
 
 #include "agent/output/output_plan.h"
 #include "agent/report_file.h"
-#include "agent/system/wall_clock.h"
 #include "agent/text/report.h"
 
 namespace dtrun::agent {
 void Reporter::remove_earlier() {
   std::error_code ignored;
-  if (!spec_.log_dir.empty()) std::filesystem::remove(file(), ignored);
+  for (const std::filesystem::path& file : files()) std::filesystem::remove(file, ignored);
 }
 
-void Reporter::tell(const JobEnd& job) {
-  const std::string file = tell_programs(job);
+void Reporter::tell(const EndedJob& ended) {
+  const JobEnd& job = ended.end;
+  const std::string file = tell_programs(ended);
   const ReportStyle style{.terminal = console_.has_terminal(), .palette = console_.palette()};
   log_.write(
       "report",
@@ -23,16 +23,20 @@ void Reporter::tell(const JobEnd& job) {
   console_.tell_job(failure_report(job, spec_.max_restarts, file, style));
 }
 
-std::string Reporter::tell_programs(const JobEnd& job) {
-  if (spec_.log_dir.empty()) return "";
-  const Status status = write_report(file(), report_json(job, {.run_id = spec_.run_id,
-                                                               .host = host_,
-                                                               .max_restarts = spec_.max_restarts,
-                                                               .written_at = wall_seconds()}));
-  if (!status.ok()) console_.error(status.message());
-  return status.ok() ? file().string() : "";
+std::string Reporter::tell_programs(const EndedJob& ended) {
+  std::string first;
+  for (const std::filesystem::path& file : files()) {
+    const Status status = write_report(file, report_json(ended, host_));
+    if (!status.ok()) console_.error(status.message());
+    if (status.ok() && first.empty()) first = file.string();
+  }
+  return first;
 }
 
-std::filesystem::path Reporter::file() const { return run_dir(spec_) / "report.json"; }
+std::vector<std::filesystem::path> Reporter::files() const {
+  std::vector<std::filesystem::path> files = history_folders(spec_);
+  for (std::filesystem::path& file : files) file /= "report.json";
+  return files;
+}
 
 }  // namespace dtrun::agent

@@ -1,12 +1,13 @@
-// Tells how a job ended: people on the console, programs in LOG_DIR/RUN_ID/report.json and events.jsonl.
+// Tells how a job ended: people on the console, programs by report.json and events.jsonl in its folders.
 #pragma once
 
 #include <filesystem>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "agent/core/job_spec.h"
-#include "agent/core/vocabulary.h"
+#include "agent/job_registry.h"
 #include "agent/output/console.h"
 #include "agent/output/event_log.h"
 
@@ -19,12 +20,12 @@ class Reporter {
 
   // Removes the report of an earlier job of this name.
   void remove_earlier();
-  void tell(const JobEnd& job);
-  // Writes only the files for programs. Returns the report's file name, empty if there is none.
-  std::string tell_programs(const JobEnd& job);
+  void tell(const EndedJob& ended);
+  // Writes only the files for programs. Returns the first report's file name, empty if there is none.
+  std::string tell_programs(const EndedJob& ended);
 
  private:
-  std::filesystem::path file() const;
+  std::vector<std::filesystem::path> files() const;
 
   const JobSpec& spec_;
   const std::string host_;

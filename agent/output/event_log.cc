@@ -10,22 +10,30 @@
 
 namespace dtrun::agent {
 
-EventLog::EventLog(std::filesystem::path file, std::string host,
+EventLog::EventLog(const std::vector<std::filesystem::path>& folders, std::string host,
                    std::function<void(const std::string& why)> failed)
-    : path_(std::move(file)), host_(std::move(host)), failed_(std::move(failed)) {
-  if (path_.empty()) return;
-  file_.reset(open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (!file_.open()) open_error_ = errno;
+    : host_(std::move(host)), failed_(std::move(failed)) {
+  for (const std::filesystem::path& folder : folders) {
+    File& file = files_.emplace_back();
+    file.path = folder / "events.jsonl";
+    file.descriptor.reset(open(file.path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    if (!file.descriptor.open()) file.open_error = errno;
+  }
 }
 
-void EventLog::fail(int error) {
-  const auto failed = std::exchange(failed_, nullptr);
-  if (failed)
-    failed("cannot write " + path_.string() + ": " + std::strerror(error) + "; events are missing there");
+void EventLog::fail(File& file, int error) {
+  if (std::exchange(file.failed, true)) return;
+  failed_("cannot write " + file.path.string() + ": " + std::strerror(error) + "; events are missing there");
+}
+
+void EventLog::append(File& file, const std::string& text) {
+  if (!file.descriptor.open()) return fail(file, file.open_error);
+  const ssize_t n = ::write(file.descriptor.get(), text.data(), text.size());
+  if (n != static_cast<ssize_t>(text.size())) fail(file, n < 0 ? errno : ENOSPC);
 }
 
 void EventLog::write(const char* event, Fields fields) {
-  if (path_.empty() && !listener_) return;
+  if (files_.empty() && !listener_) return;
   nlohmann::ordered_json line;
   line["time"] = wall_seconds();
   line["host"] = host_;
@@ -36,10 +44,7 @@ void EventLog::write(const char* event, Fields fields) {
   }
   const std::string text = line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   if (listener_) listener_(event, text);
-  if (path_.empty()) return;
-  if (!file_.open()) return fail(open_error_);
-  const ssize_t n = ::write(file_.get(), text.data(), text.size());
-  if (n != static_cast<ssize_t>(text.size())) fail(n < 0 ? errno : ENOSPC);
+  for (File& file : files_) append(file, text);
 }
 
 }  // namespace dtrun::agent

@@ -1,5 +1,5 @@
-// LOG_DIR/RUN_ID/events.jsonl: the agent's actions and their reasons, one JSON object a line. Agents that
-// share the directory append to one file; each line is one write.
+// events.jsonl in each of the job's folders: the agent's actions and their reasons, one JSON object a line.
+// Agents that share a folder append to one file; each line is one write.
 #pragma once
 
 #include <filesystem>
@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "agent/system/descriptor.h"
 
@@ -19,9 +20,10 @@ class EventLog {
   using Value = std::variant<std::int64_t, double, std::string>;
   using Fields = std::initializer_list<std::pair<const char*, Value>>;
 
-  // `file` empty: writes nothing. `host` is put into each line. `failed` is called for the first event that
-  // cannot be written.
-  EventLog(std::filesystem::path file, std::string host, std::function<void(const std::string& why)> failed);
+  // `folders` exist; none: writes nothing. `host` is put into each line. `failed` is called for the first
+  // event that cannot be written, once for each file.
+  EventLog(const std::vector<std::filesystem::path>& folders, std::string host,
+           std::function<void(const std::string& why)> failed);
 
   // Gets each event's name and line, too, with a file or without.
   void set_listener(std::function<void(std::string_view event, const std::string& line)> listener) {
@@ -31,13 +33,19 @@ class EventLog {
   void write(const char* event, Fields fields);
 
  private:
-  void fail(int error);
+  struct File {
+    std::filesystem::path path;
+    Descriptor descriptor;
+    int open_error = 0;
+    bool failed = false;  // that was told
+  };
 
-  const std::filesystem::path path_;
-  Descriptor file_;
-  int open_error_ = 0;
+  void append(File& file, const std::string& text);
+  void fail(File& file, int error);
+
+  std::vector<File> files_;
   std::string host_;
-  std::function<void(const std::string& why)> failed_;  // empty once it was called
+  std::function<void(const std::string& why)> failed_;
   std::function<void(std::string_view event, const std::string& line)> listener_;
 };
 

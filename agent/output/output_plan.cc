@@ -6,6 +6,15 @@ std::filesystem::path run_dir(const JobSpec& spec) {
   return spec.log_dir.empty() ? spec.log_dir : spec.log_dir / run_folder(spec.run_id);
 }
 
+std::vector<std::filesystem::path> history_folders(const JobSpec& spec) {
+  std::vector<std::filesystem::path> folders;
+  if (!spec.log_dir.empty()) folders.push_back(run_dir(spec));
+  if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program);
+      trainer != nullptr && !trainer->output_dir.empty())
+    folders.emplace_back(trainer->output_dir);
+  return folders;
+}
+
 LinePrefix OutputPlanner::prefix(const std::string& rank, int local_rank) const {
   return fill_prefix(spec_.output.prefix, {spec_.role, rank, local_rank, host_});
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "agent/core/job_spec.h"
 #include "agent/output/console.h"
@@ -14,6 +15,10 @@ namespace dtrun::agent {
 
 // LOG_DIR/RUN_ID, the folder of the job's own files; empty without a log directory.
 std::filesystem::path run_dir(const JobSpec& spec);
+
+// The folders that keep what became of the job, events.jsonl and report.json: run_dir(), and the output
+// directory of the built-in trainer, where a run is looked for long after it has ended.
+std::vector<std::filesystem::path> history_folders(const JobSpec& spec);
 
 class OutputPlanner {
  public:

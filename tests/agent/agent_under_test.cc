@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   dtrun::JobSpec spec;
   spec.run_id = "test";
   spec.rendezvous.last_call = std::chrono::milliseconds(200);
-  std::string config, gpu, host = "127.0.0.1";
+  std::string config, output_dir, gpu, host = "127.0.0.1";
   int port = 0;
   int i = 1;
   for (; i + 1 < argc && std::string(argv[i]).starts_with("--") && std::string(argv[i]) != "--"; i += 2) {
@@ -29,6 +29,7 @@ int main(int argc, char** argv) {
     if (name == "--nodes") spec.nodes = {number, number};
     if (name == "--min_nodes") spec.nodes.min = number;
     if (name == "--config") config = value;
+    if (name == "--output_dir") output_dir = value;
     if (name == "--gpu") gpu = value;
     if (name == "--port") port = number;
     if (name == "--host") host = value;
@@ -41,7 +42,7 @@ int main(int argc, char** argv) {
   if (config.empty()) {
     spec.program = dtrun::ExternalProgram{std::vector<std::string>(argv + i, argv + argc)};
   } else {
-    spec.program = dtrun::BuiltinTrainer{argv[i], config, "", 3, true, !gpu.empty()};
+    spec.program = dtrun::BuiltinTrainer{argv[i], config, output_dir, 3, true, !gpu.empty()};
     for (int rank = 0; rank < spec.nproc && !gpu.empty(); ++rank)
       spec.gpus.push_back({.index = rank, .number = rank, .name = gpu});
     spec.describe_difference = [=](const std::string& theirs) {

@@ -2,6 +2,7 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
+#include "agent/report_file.h"
 #include "tests/agent/agent_process.h"
 
 using namespace dtrun::agent::test;
@@ -41,6 +42,25 @@ TEST_CASE("a worker's own words about its failure are the report's, and bad inpu
   CHECK(job.wait() == 66);
   CHECK(job.err().find("train-images: file ends early") != std::string::npos);
   CHECK(job.err().find("restart 1 of 3") == std::string::npos);
+}
+
+TEST_CASE("the output directory keeps the events and the report, with a log directory and without") {
+  const Folder output, logs;
+  const std::string folder = (output.path() / "run").string();
+  Process failed(trainer_agent({"--output_dir", folder}), mode("fault"));
+  CHECK(failed.wait() == 66);
+  CHECK(failed.err().find("  all of it: " + folder + "/report.json\n") != std::string::npos);
+  const auto report = dtrun::agent::ended_job_of(slurp(output.path() / "run/report.json"));
+  REQUIRE(report);
+  CHECK(report->end.exit_code == 66);
+  CHECK(report->world_size == 1);
+  CHECK(report->generation == 1);
+  Process again(trainer_agent({"--output_dir", folder, "--log_dir", logs.path().string()}), mode("early"));
+  CHECK(again.wait() == 0);
+  CHECK(slurp(output.path() / "run/report.json") == slurp(logs.path() / "test/report.json"));
+  const std::string events = slurp(logs.path() / "test/events.jsonl");
+  CHECK(events.find("\"output_dir\":\"" + folder + "\"") != std::string::npos);
+  CHECK(slurp(output.path() / "run/events.jsonl").ends_with(events));  // behind those of the run before
 }
 
 TEST_CASE("signals for which the built-in trainer has no use do not kill it") {
