@@ -16,6 +16,7 @@ extern const Command kKubernetesCommand;  // what runs a job on Kubernetes, for 
 extern const Command kLogsCommand;        // what such a job has said
 extern const Command kPrepareCommand;     // text to token shards
 extern const Command kProfileCommand;     // where the time of a job's steps goes
+extern const Command kReportCommand;      // a page of a run, from the files that it left
 extern const Command kSampleCommand;      // text from a trained model
 extern const Command kSlurmCommand;       // a script that runs a job under Slurm, for sbatch
 extern const Command kStatusCommand;      // which nodes take part in a run, and what they do

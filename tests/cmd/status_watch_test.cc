@@ -392,3 +392,46 @@ TEST_CASE("a watcher that is interrupted does not hold up the run's end") {
   CHECK(stopped.wait() == 0);
   CHECK(contains(stopped.out(), "over, exit code 0"));
 }
+
+TEST_CASE("a run is known by the directory that it left, while it is at work and long after") {
+  const User user;
+  const std::string logs = user.file("logs"), left = logs + "/kept";
+  Process job(user.job("kept", 6, {"--log_dir", logs}), user.environment);
+  REQUIRE_MESSAGE(user.runs("kept"), job.err());
+  const auto seen = [&](const Words& arguments, int exit_code) {
+    Process status(user.status(arguments), user.environment);
+    CHECK(status.wait() == exit_code);
+    CHECK_MESSAGE(status.err() == "", status.err());
+    return Json::parse(status.out());
+  };
+  CHECK(seen({"--json", left}, 0)[0]["phase"] == "running");
+  Process watch(user.status({"--watch", "--exit_status", left + "/"}), user.environment);
+  REQUIRE(watch.wait_for_out("running"));
+  user.touch("kept");
+  CHECK(job.wait() == 6);
+  CHECK(watch.wait() == 6);
+  std::filesystem::remove_all(user.folder.path() / "dtrun");  // as after ten minutes, or on another host
+  for (const std::string& named : {left, logs, left + "/report.json"}) {
+    const Json run = seen({"--json", named}, 0)[0];
+    CHECK(run["run_id"] == "kept");
+    CHECK(run["phase"] == "over");
+    CHECK(run["exit_code"] == 6);
+    CHECK(run["world_size"] == 1);
+    CHECK(run["endpoint"] == left);
+  }
+  CHECK(seen({"--json", "--watch", "--exit_status", left}, 6)["exit_code"] == 6);
+}
+
+TEST_CASE("a directory that does not tell how its run ended is 69, one without a run 66") {
+  const User user;
+  const std::string logs = user.file("logs");
+  Process job(user.job("killed", 0, {"--log_dir", logs}), user.environment);
+  REQUIRE_MESSAGE(user.runs("killed"), job.err());
+  job.signal(SIGKILL);
+  job.wait();
+  Process killed(user.status({logs}), user.environment), none(user.status({"/proc/self"}), user.environment);
+  CHECK(killed.wait() == 69);
+  CHECK(contains(killed.err(), logs + ": there is no report.json, and no agent of the run is on this host"));
+  CHECK(none.wait() == 66);
+  CHECK(contains(none.err(), "/proc/self: no run left anything here"));
+}

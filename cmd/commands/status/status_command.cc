@@ -10,6 +10,7 @@
 #include "agent/system/wall_clock.h"
 #include "cmd/commands/answer.h"
 #include "cmd/commands/commands.h"
+#include "cmd/commands/status/run_folder.h"
 #include "cmd/commands/status/status_view.h"
 #include "cmd/commands/status/watch_run.h"
 #include "cmd/options/option_table.h"
@@ -240,6 +241,33 @@ int watch_named(const StatusQuestion& question) {
                     left_word, key_for(address.value(), question)});
 }
 
+int show_end(const agent::EndedJob& ended, const std::filesystem::path& folder,
+             const StatusQuestion& question) {
+  RunsAnswer answer;
+  answer.add(status_of(ended), folder.string());
+  const int code = cmd::answer(!question.json   ? answer.text
+                               : question.watch ? rendezvous::json_line(answer.runs[0])
+                                                : rendezvous::json_text(answer.runs));
+  return code == kExitOk && question.exit_status ? ended.end.exit_code : code;
+}
+
+// The run that left `directory`: its coordinator tells of it as long as it is at work on this host, then the
+// report does, however long ago it ended.
+int show_run_of(const std::string& directory, StatusQuestion question) {
+  const Result<RunFolder> folder = find_run_folder(directory);
+  if (!folder.ok()) return fail(folder.status());
+  question.run_id = run_id_in(folder.value());
+  if (!question.run_id.empty() && !local_addresses(question.run_id).empty())
+    return question.watch ? watch_named(question) : show_once(question);
+  if (const auto ended = end_in(folder.value())) return show_end(*ended, folder.value().path, question);
+  return fail(
+      Status(kExitUnavailable, directory +
+                                   ": there is no report.json, and no agent of the run is on this host: it "
+                                   "goes on elsewhere (--rdzv_endpoint HOST[:PORT]), or its agents were "
+                                   "killed; dtrun report " +
+                                   directory + " shows what it left"));
+}
+
 constexpr OptionEntry kOptionsOfStatus[] = {
     {.name = "rdzv_endpoint",
      .placeholder = "HOST[:PORT]",
@@ -263,7 +291,9 @@ int run_status(const Invocation& invocation) {
                           .json = options.flag("json"),
                           .watch = options.flag("watch"),
                           .exit_status = options.flag("exit_status")};
-  if (!invocation.argument.empty()) question.run_id = invocation.argument;
+  const std::string& named = invocation.argument;
+  const bool is_folder = named.find('/') != std::string::npos || (!named.empty() && is_run_folder(named));
+  if (!named.empty() && !is_folder) question.run_id = named;
   if (options.flag("ready")) return tell_ready(question);
   const Endpoint anywhere{.host = "*"};
   const auto found = find_key({.offer = key_offer(options, invocation.environment),
@@ -272,9 +302,10 @@ int run_status(const Invocation& invocation) {
                                .only_asks = true});
   if (!found.ok()) return fail(found.status());
   question.key = found.value().key;
-  const bool one = question.watch && !question.run_id.empty();
+  const bool one = question.watch && (is_folder || !question.run_id.empty());
   if (question.exit_status && !one)
     return fail(usage("--exit_status is for one run that is watched; use dtrun status --watch RUN_ID"));
+  if (is_folder) return show_run_of(named, std::move(question));
   if (one) return watch_named(question);
   return question.watch ? keep_showing(question) : show_once(question);
 }
@@ -286,9 +317,11 @@ constinit const Command kStatusCommand{
     .summary = "Show the state of runs",
     .description =
         "Asks one coordinator, or those of all jobs of this user that have an agent on this host. Runs that "
-        "ended within the last ten minutes are shown too. "
+        "ended within the last ten minutes are shown too. RUN is a run's id, or the directory that it left "
+        "(its "
+        "output_dir or LOG_DIR/RUN_ID), which tells how it ended however long ago that was. "
         "--rdzv_endpoint and --rdzv_id are also read from DTRUN_<NAME> and PET_<NAME>, as by the launcher.",
-    .argument = "[RUN_ID]",
+    .argument = "[RUN]",
     .options = kOptionsOfStatus,
     .run = run_status};
 

@@ -76,9 +76,9 @@ TEST_CASE("-h fits a screen of 24 lines, and names the commands and the few opti
   const std::string text = printed({"-h"});
   check_fits_a_screen(text);
   // Options that are needed once are only in --help.
-  const std::set<std::string> rare{"agent",   "attach", "completion", "export", "gpus",
-                                   "help",    "key",    "kubernetes", "logs",   "prepare",
-                                   "profile", "sample", "slurm",      "stop",   "store"};
+  const std::set<std::string> rare{"agent",  "attach",     "completion", "export",  "gpus",    "help",
+                                   "key",    "kubernetes", "logs",       "prepare", "profile", "report",
+                                   "sample", "slurm",      "stop",       "store"};
   for (const std::string& name : commands()) {
     CHECK(has(text, "\n  " + name + " ") == !rare.contains(name));
     CHECK_MESSAGE(has(text, name), name);  // "dtrun help lists all"

@@ -1,0 +1,146 @@
+#include "cmd/commands/status/run_folder.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "agent/report_file.h"
+#include "proto/core/exit_codes.h"
+#include "proto/core/text.h"
+
+namespace dtrun::cmd {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char *kEvents = "events.jsonl", *kReport = "report.json", *kMetrics = "metrics.jsonl",
+                     *kConfig = "config.json";
+
+// The runs of a LOG_DIR, the newest first.
+std::vector<fs::path> runs_in(const fs::path& folder) {
+  std::vector<std::pair<fs::file_time_type, fs::path>> runs;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (!entry.is_directory(ignored) || !is_run_folder(entry.path())) continue;
+    const fs::path& path = entry.path();
+    fs::file_time_type newest = fs::file_time_type::min();
+    for (const char* name : {kEvents, kReport, kMetrics})
+      if (const auto time = fs::last_write_time(path / name, ignored); !ignored)
+        newest = std::max(newest, time);
+    runs.emplace_back(newest, path);
+  }
+  std::ranges::sort(runs, std::greater<>());
+  std::vector<fs::path> paths;
+  for (auto& [time, path] : runs) paths.push_back(std::move(path));
+  return paths;
+}
+
+// A stream to read, or a remark on why there is none. A file that is not there is none if `may_lack`.
+std::ifstream open(const fs::path& file, bool may_lack, std::vector<std::string>* remarks) {
+  errno = 0;
+  std::ifstream stream(file, std::ios::binary);
+  std::error_code ignored;
+  const bool there = fs::exists(file, ignored);
+  if (there && fs::is_directory(file, ignored)) {
+    remarks->push_back(file.string() + " is a directory");
+    stream.setstate(std::ios::failbit);
+  } else if (!stream && (there || !may_lack)) {
+    remarks->push_back(file.string() + ": " + std::strerror(errno != 0 ? errno : EIO));
+  }
+  return stream;
+}
+
+void remark_unreadable(const fs::path& file, int lines, std::vector<std::string>* remarks) {
+  if (lines > 0)
+    remarks->push_back(file.string() + ": " + counted(lines, "line") + " cannot be read and " +
+                       (lines == 1 ? "is" : "are") + " left out");
+}
+
+nlohmann::ordered_json read_json(const fs::path& file, std::vector<std::string>* remarks) {
+  std::ifstream stream = open(file, true, remarks);
+  if (!stream) return nullptr;
+  auto json = nlohmann::ordered_json::parse(stream, nullptr, false);
+  if (json.is_object()) return json;
+  remarks->push_back(file.string() + " is no JSON object, and is left out");
+  return nullptr;
+}
+
+JobLife read_life(const fs::path& file, double alive_at, std::vector<std::string>* remarks) {
+  std::ifstream stream = open(file, false, remarks);
+  JobLife life;
+  if (stream) life = read_events(stream, alive_at);
+  remark_unreadable(file, life.unreadable, remarks);
+  return life;
+}
+
+MetricsLog read_log(const fs::path& file, std::vector<std::string>* remarks) {
+  std::ifstream stream = open(file, true, remarks);
+  MetricsLog log;
+  if (stream) log = read_metrics(stream);
+  remark_unreadable(file, log.unreadable, remarks);
+  return log;
+}
+
+// Metrics and config are in the output directory, which may be another folder than that of the events.
+fs::path output_dir_of(const fs::path& folder, const std::string& in_events) {
+  std::error_code ignored;
+  return fs::exists(folder / kMetrics, ignored) || in_events.empty() ? folder : fs::path(in_events);
+}
+
+}  // namespace
+
+bool is_run_folder(const fs::path& path) {
+  std::error_code ignored;
+  return std::ranges::any_of(std::array{kEvents, kReport, kMetrics},
+                             [&](const char* name) { return fs::exists(path / name, ignored); });
+}
+
+Result<RunFolder> find_run_folder(const std::string& given) {
+  std::error_code error;
+  fs::path path = given;
+  if (!path.has_filename() && path.has_parent_path()) path = path.parent_path();  // "runs/x/"
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) return errno_status(kExitNoInput, given, ENOENT);
+  if (!fs::is_directory(status)) path = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  if (is_run_folder(path)) return RunFolder{path, {}};
+  const std::vector<fs::path> runs = runs_in(path);
+  if (runs.empty())
+    return Status(kExitNoInput, given +
+                                    ": no run left anything here (events.jsonl, report.json, metrics.jsonl); "
+                                    "name a job's output_dir, or LOG_DIR/RUN_ID");
+  RunFolder found{runs.front(), {}};
+  if (runs.size() > 1)
+    found.remarks.push_back(given + " has " + std::to_string(runs.size()) + " runs; this is the newest, " +
+                            runs.front().filename().string() + ", before it came " +
+                            runs[1].filename().string());
+  return found;
+}
+
+std::string run_id_in(const RunFolder& folder) {
+  std::vector<std::string> ignored;
+  return read_life(folder.path / kEvents, 0, &ignored).run_id;
+}
+
+std::optional<agent::EndedJob> end_in(const RunFolder& folder) {
+  std::ostringstream text;
+  text << std::ifstream(folder.path / kReport, std::ios::binary).rdbuf();
+  return agent::ended_job_of(text.str());
+}
+
+RunRecord read_run(const RunFolder& folder, const std::string& name) {
+  RunRecord record{
+      .name = name, .metrics = {}, .life = {}, .report = {}, .config = {}, .remarks = folder.remarks};
+  std::vector<std::string> told_below;
+  const std::string in_events = read_life(folder.path / kEvents, 0, &told_below).output_dir;
+  const fs::path output = output_dir_of(folder.path, in_events);
+  record.metrics = read_log(output / kMetrics, &record.remarks);
+  record.life = read_life(folder.path / kEvents, record.metrics.last_time, &record.remarks);
+  record.report = read_json(folder.path / kReport, &record.remarks);
+  record.config = read_json(output / kConfig, &record.remarks);
+  return record;
+}
+
+}  // namespace dtrun::cmd

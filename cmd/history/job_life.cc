@@ -1,0 +1,190 @@
+#include "cmd/history/job_life.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace dtrun::cmd {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string text_of(const Json& line, const char* name) {
+  const auto found = line.find(name);
+  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+std::int64_t number_of(const Json& line, const char* name) {
+  const auto found = line.find(name);
+  return found != line.end() && found->is_number() ? found->get<std::int64_t>() : 0;
+}
+
+// An agent of the file: its host and process.
+using AgentKey = std::pair<std::string, std::int64_t>;
+
+struct AgentSpans {
+  std::vector<WorkSpan> spans;
+  bool works = false;  // the last span has not ended
+  double last = 0;     // its newest event
+};
+
+class LifeReader {
+ public:
+  explicit LifeReader(double alive_at) : alive_at_(alive_at) {}
+
+  bool add(const Json& line) {
+    if (!line.is_object()) return false;
+    const std::string event = text_of(line, "event");
+    const auto time = line.find("time");
+    if (event.empty() || time == line.end() || !time->is_number()) return false;
+    const double now = time->get<double>();
+    const std::string host = text_of(line, "host");
+    life_.begin = life_.begin == 0 ? now : std::min(life_.begin, now);
+    life_.end = std::max(life_.end, now);
+    AgentSpans& agent = agents_[{host, number_of(line, "agent")}];
+    agent.last = std::max(agent.last, now);
+    note_work(event, line, now, &agent);
+    note_mark(event, line, now, host);
+    return true;
+  }
+
+  JobLife take(int unreadable) {
+    life_.unreadable = unreadable;
+    for (auto& [key, agent] : agents_) cut_short(&agent);
+    for (auto& [key, agent] : agents_) place(key.first, std::move(agent.spans));
+    std::ranges::stable_sort(life_.nodes, {}, &NodeLife::host);
+    if (marks_ > static_cast<std::int64_t>(kMostMarks)) {
+      const auto oldest = static_cast<std::ptrdiff_t>(marks_ % static_cast<std::int64_t>(kMostMarks));
+      std::rotate(life_.marks.begin(), life_.marks.begin() + oldest, life_.marks.end());
+      life_.marks_left_out = marks_ - static_cast<std::int64_t>(kMostMarks);
+    }
+    return std::move(life_);
+  }
+
+ private:
+  void note_work(const std::string& event, const Json& line, double now, AgentSpans* agent) {
+    if (event == "start") {
+      ++life_.starts;
+      life_.run_id = text_of(line, "run_id");
+      life_.output_dir = text_of(line, "output_dir");
+    } else if (event == "start_workers") {
+      end_span(now, agent);
+      const std::int64_t generation = number_of(line, "generation");
+      agent->spans.push_back({.begin = now,
+                              .end = now,
+                              .generation = generation,
+                              .world_size = static_cast<int>(number_of(line, "world_size")),
+                              .reason = text_of(line, "reason")});
+      agent->works = true;
+      life_.generations = std::max(life_.generations, generation);
+    } else if (event == "place_worker" && agent->works) {
+      agent->spans.back().ready = now;
+    } else if (event == "stopped" || event == "finished" || event == "pause_workers" || event == "end") {
+      end_span(now, agent);
+    }
+  }
+
+  static void end_span(double now, AgentSpans* agent) {
+    if (std::exchange(agent->works, false)) agent->spans.back().end = now;
+  }
+
+  void note_mark(const std::string& event, const Json& line, double now, const std::string& host) {
+    const auto who = [&] { return "rank " + std::to_string(number_of(line, "rank")) + ": "; };
+    if (event == "worker_ended" && text_of(line, "how") != "exit code 0") {
+      const std::string error = text_of(line, "error");
+      failed_[who()] = error;
+    } else if (event == "report_failure") {
+      const auto found = line.find("collateral");
+      const bool follower = found != line.end() && (*found == true || *found == 1);
+      life_.failures += follower ? 0 : 1;
+      const std::string error = std::exchange(failed_[who()], "");
+      mark({now, host, follower ? "follower" : "failure",
+            who() + text_of(line, "how") + (error.empty() ? "" : "\n" + error)});
+    } else if (event == "hang") {
+      mark({now, host, "hang", who() + text_of(line, "what") + "\n" + text_of(line, "where")});
+    } else if (event == "news") {
+      mark({now, host, "news", text_of(line, "text")});
+    } else if (event == "signal") {
+      mark({now, host, "signal", "told to end by " + text_of(line, "signal")});
+    } else if (event == "report") {
+      life_.report = text_of(line, "text");
+    } else if (event == "end") {
+      mark({now, host, "end",
+            "exit code " + std::to_string(number_of(line, "exit_code")) + ": " + text_of(line, "reason")});
+      if (number_of(line, "exit_code") == 0) life_.report.clear();
+    }
+  }
+
+  // The newest kMostMarks, as a ring until take().
+  void mark(LifeMark mark) {
+    if (life_.marks.size() < kMostMarks)
+      life_.marks.push_back(std::move(mark));
+    else
+      life_.marks[static_cast<std::size_t>(marks_) % kMostMarks] = std::move(mark);
+    ++marks_;
+  }
+
+  void cut_short(AgentSpans* agent) const {
+    if (!agent->works) return;
+    WorkSpan& span = agent->spans.back();
+    span.cut_short = true;
+    span.end = std::max({span.end, agent->last, next_start_after(span.begin)});
+  }
+
+  // At most alive_at_: what the metrics say behind the start of another generation is of that one.
+  double next_start_after(double begin) const {
+    double next = alive_at_;
+    for (const auto& [key, agent] : agents_)
+      for (const WorkSpan& span : agent.spans)
+        if (span.begin > begin) next = std::min(next, span.begin);
+    return next;
+  }
+
+  // Into the first row of its host that is free by then.
+  void place(const std::string& host, std::vector<WorkSpan> spans) {
+    if (spans.empty()) return;
+    for (NodeLife& node : life_.nodes) {
+      if (node.host != host) continue;
+      if (node.spans.back().end > spans.front().begin && node.spans.front().begin < spans.back().end)
+        continue;
+      node.spans.insert(node.spans.end(), spans.begin(), spans.end());
+      std::ranges::stable_sort(node.spans, {}, &WorkSpan::begin);
+      return;
+    }
+    life_.nodes.push_back({host, std::move(spans)});
+  }
+
+  const double alive_at_;
+  JobLife life_;
+  std::int64_t marks_ = 0;
+  std::map<AgentKey, AgentSpans> agents_;
+  std::map<std::string, std::string> failed_;  // error of a worker that ended and was not reported yet
+};
+
+}  // namespace
+
+JobLife read_events(std::istream& text, double alive_at) {
+  LifeReader reader(alive_at);
+  int unreadable = 0;
+  for (std::string line; std::getline(text, line);)
+    if (!line.empty() && !reader.add(Json::parse(line, nullptr, false))) ++unreadable;
+  return reader.take(unreadable);
+}
+
+std::vector<LifeStretch> stretches_of(const JobLife& life, double pause) {
+  std::vector<LifeStretch> spans;
+  for (const NodeLife& node : life.nodes)
+    for (const WorkSpan& span : node.spans) spans.push_back({span.begin, span.end});
+  std::ranges::sort(spans, {}, &LifeStretch::begin);
+  std::vector<LifeStretch> stretches;
+  for (const LifeStretch& span : spans) {
+    if (stretches.empty() || span.begin - stretches.back().end > pause)
+      stretches.push_back(span);
+    else
+      stretches.back().end = std::max(stretches.back().end, span.end);
+  }
+  return stretches;
+}
+
+}  // namespace dtrun::cmd

@@ -1,0 +1,185 @@
+"""dtrun report of a real run with a killed worker, opened from the disk by a real browser: it has the numbers of metrics.jsonl,
+asks for nothing else, and has nothing to complain of.
+
+  report_test.py BUILD [unittest options…]
+"""
+
+import json
+import math
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import browser
+
+BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DTRUN = BUILD / "bin/dtrun"
+LIMIT_S = 90
+EXIT_SKIPPED = 77
+STEPS = 40
+KILLED_AFTER = 15
+
+
+def run(*words, code=0):
+    done = subprocess.run([DTRUN, *words], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def job(output, *words):
+    return [DTRUN, "--standalone", "--nproc_per_node", "2", "--max_restarts", "3", "--progress", "none",
+            ROOT / "configs/fashion_mnist_convnet.json", "train.logging_steps=1", "train.eval_steps=10",
+            f"train.max_steps={STEPS}", f"output_dir={output}", *words]
+
+
+def lines_of(file, event):
+    try:
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+    except (FileNotFoundError, json.JSONDecodeError):
+        return []
+    return [line for line in lines if line["event"] == event]
+
+
+def wait_for(condition):
+    until = time.monotonic() + LIMIT_S
+    while time.monotonic() < until:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+class ReportTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="dtrun-report-test-")))
+        cls.output = cls.folder / "run"
+        cls.train_through_a_kill()
+        cls.driver = browser.chromium()
+        if cls.driver:
+            cls.addClassCleanup(cls.driver.quit)
+
+    @classmethod
+    def train_through_a_kill(cls):
+        process = subprocess.Popen(job(cls.output, "train.learning_rate=0.04"), stderr=subprocess.DEVNULL)
+        assert wait_for(lambda: len(lines_of(cls.output / "metrics.jsonl", "train")) > KILLED_AFTER)
+        victim = [event for event in lines_of(cls.output / "events.jsonl", "worker_started") if event["rank"] == 1][-1]
+        os.kill(victim["pid"], signal.SIGKILL)
+        assert process.wait(LIMIT_S) == 0
+
+    def open(self, page):
+        if self.driver is None:
+            self.skipTest("chromium, chromium-driver and python3-selenium are not all installed")
+        browser.requests(self.driver), browser.console(self.driver)
+        self.driver.get(page.as_uri())
+        self.assertEqual(browser.console(self.driver), [])
+        self.assertEqual(browser.requests(self.driver), [page.as_uri()])
+
+    def curve(self, title, name):
+        """[(step, value)] as the page's graph holds it for drawing."""
+        return [tuple(point) for point in self.driver.execute_script(
+            """const place = [...document.querySelectorAll(".chart")].find(p => p.querySelector("h3").textContent === arguments[0]);
+               const graph = place.graph, at = graph.getLabels().indexOf(arguments[1]), points = [];
+               for (let row = 0; row < graph.numRows(); ++row)
+                 if (graph.getValue(row, at) !== null) points.push([graph.getValue(row, 0), graph.getValue(row, at)]);
+               return points;""", title, name)]
+
+    def check_curve(self, title, name, expected):
+        drawn = self.curve(title, name)
+        self.assertEqual([step for step, _ in drawn], [step for step, _ in expected], title)
+        for (step, is_drawn), (_, value) in zip(drawn, expected):
+            self.assertTrue(math.isclose(is_drawn, value, rel_tol=1e-8, abs_tol=1e-12), (title, step, is_drawn, value))
+
+    def test_the_curves_have_the_numbers_of_the_log_and_nothing_is_asked_for(self):
+        self.assertEqual(run("report", self.output), f"wrote {self.output}/report.html\n")
+        self.open(self.output / "report.html")
+        metrics = self.output / "metrics.jsonl"
+        train, evals = lines_of(metrics, "train"), lines_of(metrics, "eval")
+        self.assertEqual([line["step"] for line in train], list(range(1, STEPS + 1)))
+        for title, name, lines, key in (("loss", "training", train, "loss"), ("loss", "evaluation", evals, "loss"),
+                                        ("accuracy of evaluations", "accuracy", evals, "accuracy"),
+                                        ("samples per second", "samples/s", train, "samples_per_second"),
+                                        ("learning rate", "learning rate", train, "learning_rate"),
+                                        ("where a step goes, share of its time", "wait_gradients", train, "wait_gradients")):
+            self.check_curve(title, name, [(line["step"], line[key]) for line in lines])
+
+    def test_the_page_tells_the_failure_the_goodput_and_the_config(self):
+        run("report", self.output, "-o", self.folder / "page.html")
+        self.open(self.folder / "page.html")
+        text = self.driver.execute_script("document.querySelectorAll('details').forEach(d => d.open = true); return document.body.innerText")
+        report = json.loads((self.output / "report.json").read_text())
+        self.assertIn("over, exit code 0", text)
+        self.assertIn("rank 1: signal 9 (SIGKILL)", text)
+        self.assertIn(f"{100 * report['goodput']['ratio']:.1f} % of", text)
+        self.assertIn("train.learning_rate\t0.04", text)
+        bars = self.driver.execute_script("return document.querySelectorAll('svg .node').length")
+        self.assertGreaterEqual(report["generation"], 2)
+        self.assertEqual(bars, report["generation"])
+        self.assertEqual(self.driver.execute_script("return document.querySelectorAll('svg .mark').length"), 1)
+        for width in (1280, 400):
+            browser.resize(self.driver, width, 900)
+            wide = self.driver.execute_script("return document.documentElement.scrollWidth")
+            self.assertLessEqual(wide, width)
+            self.assertGreater(self.driver.execute_script(
+                "return Math.min(...[...document.querySelectorAll('.curves canvas')].map(c => c.clientWidth))"), 250)
+
+    def test_two_runs_are_compared_in_one_picture(self):
+        other = self.folder / "other"
+        subprocess.run(job(other), check=True, timeout=LIMIT_S, stderr=subprocess.DEVNULL)
+        run("report", "--compare", self.output, other, "-o", self.folder / "both.html")
+        self.open(self.folder / "both.html")
+        for letter, folder in (("A", self.output), ("B", other)):
+            self.check_curve("loss", f"{letter} training",
+                             [(line["step"], line["loss"]) for line in lines_of(folder / "metrics.jsonl", "train")])
+        self.assertIn("train.learning_rate\t0.04\t0.05", self.driver.execute_script("return document.body.innerText"))
+        told = json.loads(run("report", "--compare", self.output, other, "--json"))
+        self.assertEqual([one["name"] for one in told["config"]], ["output_dir", "train.learning_rate"])
+
+    def test_files_that_are_torn_missing_or_garbage_still_make_a_page(self):
+        broken = self.folder / "broken"
+        broken.mkdir()
+        with open(broken / "metrics.jsonl", "wb") as torn:
+            torn.write((self.output / "metrics.jsonl").read_bytes()[:-40])
+        (broken / "events.jsonl").write_bytes(b"\xff\x00\n{}\n" + (self.output / "events.jsonl").read_bytes()[:-20])
+        (broken / "config.json").write_text("{ half")
+        run("report", broken)
+        self.open(broken / "report.html")
+        text = self.driver.execute_script("return document.body.innerText")
+        self.assertIn("no report.json: it goes on (dtrun status), or its agents were killed", text)
+        self.assertIn("metrics.jsonl: 1 line cannot be read and is left out", text)
+        self.assertIn("events.jsonl: 3 lines cannot be read and are left out", text)
+        self.assertIn("config.json is no JSON object, and is left out", text)
+        self.check_curve("loss", "training", [(line["step"], line["loss"]) for line in lines_of(self.output / "metrics.jsonl", "train")])
+
+    def test_a_log_directory_leads_to_the_metrics_and_its_newest_run_is_taken(self):
+        logs, output = self.folder / "logs", self.folder / "logged"
+        for name in ("first", "second"):
+            subprocess.run([*job(output)[:2], "--rdzv_id", name, "--log_dir", logs, *job(output, "train.max_steps=5")[2:]], check=True,
+                           timeout=LIMIT_S, stderr=subprocess.DEVNULL)
+        shutil.rmtree(output / "checkpoints")
+        page = json.loads(run("report", logs, "--json"))
+        self.assertEqual(page["facts"]["run id"], "second")
+        self.assertIn("has 2 runs; this is the newest, second", page["remarks"][0])
+        self.assertEqual(page["facts"]["steps"], 5)  # metrics.jsonl is in the output directory
+        self.assertEqual(page["config"]["output_dir"], str(output))
+
+    def test_a_mistake_is_named_with_the_way_out(self):
+        self.assertIn("nowhere: No such file or directory", run("report", "nowhere", code=66))
+        self.assertIn("no run left anything here", run("report", ROOT / "docs", code=66))
+        self.assertIn("--compare needs two runs", run("report", "--compare", self.output, code=64))
+        self.assertIn("two runs are compared: dtrun report --compare A B", run("report", self.output, self.output, code=64))
+        self.assertIn("-o FILE writes elsewhere", run("report", self.output, "-o", "/proc/nowhere/x.html", code=70))
+
+
+if __name__ == "__main__":
+    result = unittest.main(exit=False).result
+    for test, reason in result.skipped:
+        print(f"skipped: {test}: {reason}", file=sys.stderr)
+    sys.exit(1 if not result.wasSuccessful() else EXIT_SKIPPED if result.skipped else 0)
