@@ -10,6 +10,7 @@
 #include "proto/wire/training.h"
 #include "rendezvous/core/run/rank_set.h"
 #include "rendezvous/text/goodput_json.h"
+#include "rendezvous/text/names.h"
 #include "rendezvous/wire/convert.h"
 
 namespace dtrun::rendezvous {
@@ -24,8 +25,6 @@ constexpr int kJsonVersion = 1;
 
 constexpr const char* kPhases[] = {"waiting for nodes", "running", "stopping", "over"};
 constexpr const char* kStates[] = {"waiting", "running", "finished", "stopped", "out of touch", "lost"};
-constexpr const char* kPhaseNames[] = {"gathering", "running", "stopping", "over"};
-constexpr const char* kStateNames[] = {"waiting", "running", "finished", "stopped", "away", "lost"};
 
 constexpr const char* kNewsNames[] = {"note", "left", "lost", "refused", "back"};
 
