@@ -1,5 +1,5 @@
-// Chooses among loops that are compiled once per instruction set, so that one program is fast on any x86-64,
-// the copies that this processor runs.
+// Loops that are compiled once per instruction set, so that one program is fast on any x86-64. Included by
+// the loops themselves, so it has no function; runnable.h chooses.
 #pragma once
 
 namespace dtrun::worker {
@@ -17,26 +17,5 @@ struct InstructionSets {
   const Loops* sets[3];
   int count;
 };
-
-// REQUIRES: each copy was compiled for no more instructions than are tested here.
-template <typename Loops>
-InstructionSets<Loops> runnable() {
-  InstructionSets<Loops> found{};
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
-    found.sets[found.count++] = &Copies<Loops>::avx512;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    found.sets[found.count++] = &Copies<Loops>::avx2;
-#endif
-  found.sets[found.count++] = &Copies<Loops>::baseline;
-  return found;
-}
-
-template <typename Loops>
-const Loops& fastest() {
-  static const InstructionSets<Loops> found = runnable<Loops>();
-  return *found.sets[0];
-}
 
 }  // namespace dtrun::worker

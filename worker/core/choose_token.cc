@@ -1,9 +1,10 @@
 #include "worker/core/choose_token.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <vector>
+
+#include "worker/core/math.h"
 
 namespace dtrun::worker {
 
@@ -18,7 +19,7 @@ int choose_token(std::span<const float> logits, const Sampling& sampling, double
   double all = 0;
   for (const int token : order) {
     weights.push_back(
-        std::exp((static_cast<double>(logits[token]) - logits[order[0]]) / sampling.temperature));
+        exponential((static_cast<double>(logits[token]) - logits[order[0]]) / sampling.temperature));
     all += weights.back();
   }
   std::size_t kept = 0;

@@ -8,10 +8,17 @@ LaneTeam::LaneTeam(Device& device, const Program& program, int lanes, int capaci
     : device_(device), program_(program), capacity_(capacity), lanes_(lanes) {
   for (int index = 1; index < lanes; ++index) threads_.emplace_back([this, index] { serve(index); });
   // A lane is made on the thread that will run it.
-  run([](int, Lane&) {});
+  try {
+    run([](int, Lane&) {});
+  } catch (...) {
+    close();
+    throw;
+  }
 }
 
-LaneTeam::~LaneTeam() {
+LaneTeam::~LaneTeam() { close(); }
+
+void LaneTeam::close() {
   closing_ = true;
   round_.fetch_add(1, std::memory_order_release);
   round_.notify_all();

@@ -30,6 +30,7 @@ class LaneTeam {
   void run(const Work& work);
 
  private:
+  void close();
   void serve(int index);
   void run_one(int index);
 

@@ -1,39 +1,14 @@
 // Initial parameter values. Each parameter has a random stream of its own, so its values depend on the seed
 // and its index alone. Functions of the C library that machines may round differently are not used.
-#include <bit>
 #include <cmath>
 #include <cstdint>
-#include <numbers>
 
+#include "worker/core/math.h"
 #include "worker/core/philox.h"
 #include "worker/model/program.h"
 
 namespace dtrun::worker {
 namespace {
-
-// REQUIRES: x > 0 and normal. Exact to about 1e-15: x = m * 2^e with m in [sqrt(1/2), sqrt(2)), and the
-// series of 2 atanh((m - 1) / (m + 1)).
-double natural_logarithm(double x) {
-  const auto bits = std::bit_cast<std::uint64_t>(x);
-  int exponent = static_cast<int>(bits >> 52) - 1023;
-  double mantissa = std::bit_cast<double>((bits & 0xFFFFFFFFFFFFFull) | 0x3FF0000000000000ull);
-  if (mantissa > std::numbers::sqrt2) mantissa /= 2, ++exponent;
-  const double s = (mantissa - 1) / (mantissa + 1), square = s * s;
-  double sum = 0;
-  for (int n = 21; n >= 1; n -= 2) sum = sum * square + 1.0 / n;
-  return 2 * s * sum + exponent * std::numbers::ln2;
-}
-
-// cos(2 pi turns), 0 <= turns < 1, by its Taylor series around the nearest half turn's multiple.
-double cosine_of_turns(double turns) {
-  if (turns > 0.5) turns = 1 - turns;
-  const bool beyond_quarter = turns > 0.25;
-  if (beyond_quarter) turns = 0.5 - turns;
-  const double x = 2 * std::numbers::pi * turns, square = x * x;
-  double sum = 1;
-  for (int n = 20; n >= 2; n -= 2) sum = 1 - sum * square / (n * (n - 1));
-  return beyond_quarter ? -sum : sum;
-}
 
 struct Fill {
   const RandomStream& stream;

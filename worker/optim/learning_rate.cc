@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
+
+#include "worker/core/math.h"
 
 namespace dtrun::worker {
 namespace {
@@ -13,9 +14,7 @@ double ratio(std::int64_t numerator, std::int64_t denominator) {
 
 // The factor of a cosine schedule; 1 at its beginning. progress: 0 at the end of the warm-up, 1 at the end of
 // the run.
-double cosine(double progress, double cycles) {
-  return 0.5 * (1 + std::cos(std::numbers::pi * cycles * 2 * progress));
-}
+double cosine(double progress, double cycles) { return 0.5 * (1 + cosine_of_turns(cycles * progress)); }
 
 // Maps `factor`, from 1 to 0, to a factor from 1 to `floor`.
 double above(double floor, double factor) { return std::max(0.0, factor * (1 - floor) + floor); }
@@ -28,7 +27,7 @@ struct Run {
 double polynomial(const TrainConfig& config, const Run& run, std::int64_t step) {
   const double end = config.lr_scheduler_kwargs.lr_end.value_or(kDefaultLrEnd) / config.learning_rate;
   const double left = std::max(0.0, 1 - run.progress(step));
-  return std::pow(left, config.lr_scheduler_kwargs.power.value_or(1)) * (1 - end) + end;
+  return power(left, config.lr_scheduler_kwargs.power.value_or(1)) * (1 - end) + end;
 }
 
 double inverse_sqrt(const TrainConfig& config, const Run& run, std::int64_t step) {
@@ -46,7 +45,7 @@ double warmup_stable_decay(const SchedulerKwargs& kwargs, const Run& run, std::i
       case RampShape::kLinear:
         return above(floor, progress);
       case RampShape::kCosine:
-        return above(floor, 0.5 * (1 - std::cos(std::numbers::pi * progress)));
+        return above(floor, 0.5 * (1 - cosine_of_turns(progress / 2)));
       case RampShape::kOneMinusSqrt:
         return above(floor, 1 - std::sqrt(1 - progress));
     }

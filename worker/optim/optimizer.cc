@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "worker/core/math.h"
+
 namespace dtrun::worker {
 namespace {
 
@@ -14,11 +16,11 @@ SgdRule sgd_rule(const TrainConfig& config, double learning_rate) {
 }
 
 AdamWRule adamw_rule(const TrainConfig& config, std::int64_t step, double learning_rate) {
-  const auto updates = static_cast<double>(step + 1);
+  const std::int64_t updates = step + 1;
   const double beta1 = config.adam_beta1, beta2 = config.adam_beta2;
   return {.keep = static_cast<float>(1 - learning_rate * config.weight_decay),
-          .step_size = static_cast<float>(learning_rate / (1 - std::pow(beta1, updates))),
-          .root_correction = static_cast<float>(std::sqrt(1 - std::pow(beta2, updates))),
+          .step_size = static_cast<float>(learning_rate / (1 - power(beta1, updates))),
+          .root_correction = static_cast<float>(std::sqrt(1 - power(beta2, updates))),
           .beta1 = static_cast<float>(beta1),
           .rest1 = static_cast<float>(1 - beta1),
           .beta2 = static_cast<float>(beta2),

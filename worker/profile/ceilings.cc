@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "worker/base/buffer.h"
+#include "worker/device/cpu/matmul/fp32_multiplier.h"
 #include "worker/device/cpu/onednn/matmul.h"
 #include "worker/device/cpu/planned/kernels.h"
 
@@ -49,7 +50,7 @@ double rate_of(int threads, const std::function<std::function<void()>()>& make_w
 
 // A matmul of zeros, which takes as long as any other.
 template <typename Element>
-onednn::Matmul<Element> square(std::int64_t size, const Buffer& memory) {
+matmul::Matmul<Element> square(std::int64_t size, const Buffer& memory) {
   const auto floats = static_cast<std::size_t>(size * size);
   return {.m = size,
           .n = size,
@@ -66,9 +67,12 @@ double matmuls(int threads, std::int64_t size, bool bf16) {
   const auto make = [&]() -> std::function<void()> {
     // Shared, since std::function copies its captures and a Buffer cannot be copied.
     const auto memory = std::make_shared<Buffer>(3 * static_cast<std::size_t>(size * size));
-    if (!bf16) return [memory, size] { onednn::multiply(square<float>(size, *memory)); };
+    if (!bf16) {
+      const auto multiplier = std::make_shared<matmul::Fp32Multiplier>();
+      return [=] { multiplier->multiply(square<float>(size, *memory)); };
+    }
     const auto multiplier = std::make_shared<onednn::Bf16Multiplier>();
-    return [=] { multiplier->multiply(square<onednn::Bf16>(size, *memory)); };
+    return [=] { multiplier->multiply(square<matmul::Bf16>(size, *memory)); };
   };
   return rate_of(threads, make) * 2 * static_cast<double>(size * size * size);
 }

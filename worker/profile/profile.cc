@@ -171,8 +171,8 @@ void profile(const JobConfig& config, const ProfileRequest& request) {
     profile.ceilings = measure_cuda_ceilings(*request.gpu, config.train.bf16);
   } else {
     profile.machine = describe_processor() + ", " + counted(std::thread::hardware_concurrency(), "core") +
-                      "; loops for " + planned::kernels().instruction_set + ", matmuls by " +
-                      onednn::version();
+                      "; loops for " + planned::kernels().instruction_set +
+                      (config.train.bf16 ? ", matmuls by " + onednn::version() : "");
     const std::size_t working_set = make_plan(program, config.train.micro_batch_size).arena;
     profile.ceilings = measure_ceilings(lanes, working_set, config.train.bf16);
   }

@@ -1,5 +1,7 @@
 #include "worker/vector/loops.h"
 
+#include "worker/base/runnable.h"
+
 namespace dtrun::worker::vector {
 
 InstructionSets<Loops> available_loops() { return runnable<Loops>(); }

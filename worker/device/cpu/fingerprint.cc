@@ -3,18 +3,13 @@
 #include "worker/device/cpu/footprint.h"
 #include "worker/device/cpu/grouped/kernels.h"
 #include "worker/device/cpu/onednn/matmul.h"
-#include "worker/device/cpu/planned/kernels.h"
 
 namespace dtrun::worker {
 namespace {
 
-// The instruction sets of grouped/ differ in one thing: whether a multiplication and its addition are rounded
-// once.
-std::string grouped_loops() {
-  return std::string("loops ") + (grouped::kernels().fused ? "with" : "without") + " fused multiply-add";
-}
-
-std::string planned_loops() { return planned::kernels().instruction_set + std::string(" loops"); }
+// Our loops and matmuls of fp32, which give the same bits on every processor with fused multiply-add. The
+// number goes up with a change of their bits.
+constexpr const char* kFp32 = "cpu, fp32 1";
 
 }  // namespace
 
@@ -22,13 +17,13 @@ std::string cpu_fingerprint(const Program& program, int capacity) {
   const std::string onednn = onednn::version() + " with " + onednn::instruction_set();
   switch (cpu_layout(program, capacity)) {
     case CpuLayout::kGrouped:
-      return "cpu, " + grouped_loops();
+      return grouped::kernels().fused ? kFp32 : "cpu, loops without fused multiply-add";
     case CpuLayout::kOneDnn:
       return "cpu, " + onednn;
     case CpuLayout::kPlanned:
       break;
   }
-  return "cpu, " + planned_loops() + ", " + onednn + (program.bf16 ? ", bf16 by " + onednn::bf16_unit() : "");
+  return std::string(kFp32) + (program.bf16 ? ", " + onednn + ", bf16 by " + onednn::bf16_unit() : "");
 }
 
 }  // namespace dtrun::worker

@@ -7,9 +7,9 @@
 
 namespace dtrun::worker {
 
-// For lanes of `capacity` rows: the loops and libraries that carry out this program, as far as they differ
-// between kinds of processors. Two machines with the same text give the same bits. "cpu, AVX2 loops, oneDNN
-// 2.6.3 with AVX2".
+// For lanes of `capacity` rows: the arithmetic that carries out this program, as far as it differs between
+// kinds of processors. Two machines with the same text give the same bits. "cpu, fp32 1"; with bf16 "cpu,
+// fp32 1, oneDNN 3.6.2 with AVX512_CORE_AMX, bf16 by AMX".
 std::string cpu_fingerprint(const Program& program, int capacity);
 
 }  // namespace dtrun::worker

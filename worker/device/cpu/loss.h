@@ -1,5 +1,4 @@
-// Log-softmax and negative log-likelihood of a microbatch, with its gradient. A small part of the time, so
-// plain loops over rows.
+// Log-softmax and negative log-likelihood of a microbatch, with its gradient: planned/'s loop over each row.
 #pragma once
 
 #include <cstdint>

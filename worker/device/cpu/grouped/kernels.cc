@@ -1,5 +1,7 @@
 #include "worker/device/cpu/grouped/kernels.h"
 
+#include "worker/base/runnable.h"
+
 namespace dtrun::worker::grouped {
 
 InstructionSets<Kernels> available_kernels() { return runnable<Kernels>(); }

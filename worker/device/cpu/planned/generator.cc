@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "worker/base/error.h"
-#include "worker/device/cpu/onednn/matmul.h"
 
 namespace dtrun::worker {
 
@@ -13,7 +12,6 @@ Generator::Generator(const Program& program, std::vector<float> parameters)
     : program_(program), parameters_(std::move(parameters)), past_(program.nodes.size()) {
   if (program.sample.input != SampleSpec::Input::kTokens)
     throw WorkerError(kExitSoftware, "only a program of tokens writes text");
-  onednn::use_one_thread();
   for (const ValueShape& shape : program_.values) values_.emplace_back(shape.row.size());
   for (std::size_t n = 0; n < program_.nodes.size(); ++n)
     if (const auto* attention = std::get_if<Attention>(&program_.nodes[n].op))
@@ -32,17 +30,17 @@ std::span<const float> Generator::next(std::int32_t token) {
 void Generator::run(const Linear& l, const Node& node) {
   float* const out = value(node.out);
   if (l.bias) std::copy_n(parameter(*l.bias), l.out_features, out);
-  onednn::multiply({.b_transposed = !l.in_first,
-                    .m = 1,
-                    .n = l.out_features,
-                    .k = l.in_features,
-                    .a = value(node.in[0]),
-                    .a_stride = l.in_features,
-                    .b = parameter(l.weight),
-                    .b_stride = l.in_first ? l.out_features : l.in_features,
-                    .beta = l.bias ? 1.0f : 0.0f,
-                    .c = out,
-                    .c_stride = l.out_features});
+  multiplier_.multiply({.b_transposed = !l.in_first,
+                        .m = 1,
+                        .n = l.out_features,
+                        .k = l.in_features,
+                        .a = value(node.in[0]),
+                        .a_stride = l.in_features,
+                        .b = parameter(l.weight),
+                        .b_stride = l.in_first ? l.out_features : l.in_features,
+                        .beta = l.bias ? 1.0f : 0.0f,
+                        .c = out,
+                        .c_stride = l.out_features});
 }
 
 void Generator::run(const Embedding& l, const Node& node) {

@@ -1,6 +1,6 @@
 // The loops of a planned lane between its matmuls: rows of floats, next to each other. Compiled once
-// per instruction set (kernels_impl.h) and picked when the program starts, like grouped/. Each sum runs in an
-// order that only the width decides, so a set gives the same bits wherever it runs.
+// per instruction set (kernels_impl.h) and picked when the program starts, like grouped/. No sum's order
+// depends on the set, and none asks for fused multiply-add: all sets give the same bits.
 #pragma once
 
 #include <cstddef>

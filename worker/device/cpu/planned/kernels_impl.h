@@ -36,8 +36,30 @@ inline float exponential(float x) {
   return p * scale;
 }
 
-// log x of a normal x > 0.
-inline float logarithm(float x) { return __builtin_logf(x); }
+// log x of a normal x > 0 to about 1 ulp (Cephes: x = m * 2^n with m in [sqrt(1/2), sqrt(2)), and a
+// polynomial of m - 1). NaN, also of infinity, stays NaN. The C library's last bit may depend on the
+// processor.
+inline float logarithm(float x) {
+  std::uint32_t bits;
+  __builtin_memcpy(&bits, &x, sizeof bits);
+  auto n = static_cast<float>(static_cast<std::int32_t>(bits >> 23) - 126);
+  bits = (bits & 0x007FFFFF) | 0x3F000000;  // of x / 2^n in [1/2, 1)
+  float m;
+  __builtin_memcpy(&m, &bits, sizeof m);
+  if (m < 0.70710678118654752f) m += m, n -= 1.0f;
+  const float r = m - 1.0f, square = r * r;
+  float p = 7.0376836292e-2f;
+  p = p * r - 1.1514610310e-1f;
+  p = p * r + 1.1676998740e-1f;
+  p = p * r - 1.2420140846e-1f;
+  p = p * r + 1.4249322787e-1f;
+  p = p * r - 1.6668057665e-1f;
+  p = p * r + 2.0000714765e-1f;
+  p = p * r - 2.4999993993e-1f;
+  p = p * r + 3.3333331174e-1f;
+  const float rest = p * r * square - n * 2.12194440e-4f - 0.5f * square;
+  return n * 0.693359375f + (r + rest) + (x - x);
+}
 
 inline float hyperbolic_tangent(float x) {
   x = smaller(larger(x, -15.0f), 15.0f);

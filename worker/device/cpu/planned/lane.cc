@@ -64,7 +64,7 @@ class PlannedLane final : public Lane {
 
  private:
   using Element = typename Matmuls::Element;
-  using Matmul = onednn::Matmul<Element>;
+  using Matmul = matmul::Matmul<Element>;
 
   // Forward, and the classifier with its part of backward if there is a gradient.
   MicrobatchStats begin(const Microbatch& microbatch, bool training, float* gradient) {

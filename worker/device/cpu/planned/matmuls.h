@@ -10,6 +10,7 @@
 #include "worker/base/buffer.h"
 #include "worker/base/error.h"
 #include "worker/config/bf16.h"
+#include "worker/device/cpu/matmul/fp32_multiplier.h"
 #include "worker/device/cpu/onednn/matmul.h"
 #include "worker/device/cpu/planned/kernels.h"
 
@@ -24,21 +25,22 @@ class Fp32Matmuls {
   void parameters_changed(const float* flat, std::size_t) { weights_ = flat; }
   const float* weight(std::size_t offset) const { return weights_ + offset; }
   const float* operand(Operand, const float* values, std::size_t) const { return values; }
-  void multiply(const onednn::Matmul<float>& matmul) const { onednn::multiply(matmul); }
+  void multiply(const matmul::Matmul<float>& matmul) { multiplier_.multiply(matmul); }
   // With `bias` [n] added to each row; matmul.beta is 0.
-  void multiply(onednn::Matmul<float> matmul, const float* bias) const {
+  void multiply(matmul::Matmul<float> matmul, const float* bias) {
     kernels().fill_rows(matmul.m, matmul.n, bias, matmul.c);
     matmul.beta = 1;
-    onednn::multiply(matmul);
+    multiplier_.multiply(matmul);
   }
 
  private:
+  matmul::Fp32Multiplier multiplier_;
   const float* weights_ = nullptr;
 };
 
 class Bf16Matmuls {
  public:
-  using Element = onednn::Bf16;
+  using Element = matmul::Bf16;
   Bf16Matmuls() {
     if (!onednn::multiplies_bf16()) throw WorkerError(kExitConfig, bf16_refusal());
   }
@@ -47,7 +49,7 @@ class Bf16Matmuls {
   const Element* operand(Operand number, const float* values, std::size_t count) {
     return round(values, count, copies_[number]);
   }
-  void multiply(const onednn::Matmul<Element>& matmul, const float* bias = nullptr) {
+  void multiply(const matmul::Matmul<Element>& matmul, const float* bias = nullptr) {
     multiplier_.multiply(matmul, bias);
   }
 

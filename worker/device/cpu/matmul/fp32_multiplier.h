@@ -1,0 +1,23 @@
+// Matmuls of fp32 by the calling thread, with the same bits on every processor (kernels.h).
+#pragma once
+
+#include "worker/base/buffer.h"
+#include "worker/device/cpu/matmul/kernels.h"
+#include "worker/device/cpu/matmul/matmul.h"
+
+namespace dtrun::worker::matmul {
+
+// Used by one thread at a time.
+class Fp32Multiplier {
+ public:
+  // Throws WorkerError (EX_CONFIG) on a processor without fused multiply-add.
+  Fp32Multiplier();
+
+  void multiply(const Matmul<float>& matmul) { kernels_.multiply(matmul, scratch_.data()); }
+
+ private:
+  const Kernels& kernels_;
+  const Buffer scratch_;
+};
+
+}  // namespace dtrun::worker::matmul
