@@ -18,6 +18,7 @@
 #include "worker/device/cpu/onednn/matmul.h"
 #include "worker/device/cpu/planned/generator.h"
 #include "worker/device/device.h"
+#include "worker/device/lane_team.h"
 
 using namespace dtrun::worker;
 
@@ -83,6 +84,13 @@ double largest_error(const Outcome& outcome, const reference::Result& right) {
 }
 
 }  // namespace
+
+TEST_CASE("a team whose lanes cannot be made says why, and leaves no thread behind") {
+  Program program = convnet_program();
+  program.bf16 = true;
+  const auto device = make_cpu_device();
+  CHECK_THROWS_WITH_AS(LaneTeam(*device, program, 3, 16), "operations on images have no bf16", WorkerError);
+}
 
 TEST_CASE("a planned lane's loss, hits and gradient are the reference's, at every capacity") {
   for (const NamedProgram& named : planned_programs()) {
