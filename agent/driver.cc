@@ -346,7 +346,9 @@ void Driver::act(const action::SendJoin& a) {
   link_->send(to_message(a, spec_, identity_));
 }
 
-void Driver::act(const action::SendHeartbeat& a) { link_->send(to_message(a, workers_.pids())); }
+void Driver::act(const action::SendHeartbeat& a) {
+  link_->send(to_message(a, workers_.pids(), workers_.reports()));
+}
 
 void Driver::act(const action::SendFailure& a) {
   log_.write("report_failure",

@@ -22,8 +22,9 @@ namespace wire = dtrun::rendezvous::v1;
 // Nothing for a message that this version does not know.
 std::optional<Event> to_event(const wire::FromCoordinator& message, const JobSpec& spec);
 
-// `pids` by local rank, 0 for a worker that does not run.
-wire::FromAgent to_message(const action::SendHeartbeat& send, const std::vector<pid_t>& pids);
+// `pids` and `workers` by local rank, 0 for a worker that does not run.
+wire::FromAgent to_message(const action::SendHeartbeat& send, const std::vector<pid_t>& pids,
+                           const std::vector<WorkerReport>& workers);
 wire::FromAgent to_message(const action::SendFailure& send);
 wire::FromAgent to_message(const action::SendStopped& send);
 wire::FromAgent to_message(const action::SendReady& send);

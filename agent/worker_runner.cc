@@ -102,6 +102,23 @@ void WorkerRunner::reply(int serial, control::KvReply reply) {
   worker->send(message);
 }
 
+std::vector<WorkerReport> WorkerRunner::reports() {
+  const auto now = Loop::Clock::now();
+  const auto& usages = usages_.look(pids(), now);
+  std::vector<WorkerReport> reports(static_cast<std::size_t>(spec_.nproc));
+  for (const WorkerProcess* worker : children_.workers()) {
+    if (worker->is_spare()) continue;
+    WorkerReport& report = reports[static_cast<std::size_t>(worker->local_rank())];
+    report = worker->report();
+    if (worker->generation() == agent_.state.generation.number()) report.rank = worker->rank();
+    const auto usage = usages.find(worker->pid());
+    if (usage == usages.end()) continue;
+    report.usage = usage->second;
+    report.usage->output_age = worker->output_age(now);
+  }
+  return reports;
+}
+
 void WorkerRunner::rest() {
   hang_guard_.rest();
   gpu_guard_.rest();
@@ -126,6 +143,7 @@ void WorkerRunner::act(const action::StartWorkers& a) {
   if (children_.empty()) children_.kill_unknown_children();
   agent_.view.begin({.generation = a.assignment.generation, .world_size = a.assignment.world_size});
   killed_ = false;
+  usages_.rest(Loop::Clock::now());
   spawn(a.spawn);
 }
 
@@ -238,8 +256,9 @@ std::string WorkerRunner::unit_file(int first) const {
   return agent_.scratch.make().ok() ? agent_.scratch.path() / ("unit-" + std::to_string(serial)) : "";
 }
 
-// One worker speaks for those of its node.
-void WorkerRunner::progressed(const WorkerProcess& worker, const Progress& progress) {
+// One worker speaks for those of its node, but where each counts.
+void WorkerRunner::progressed(WorkerProcess& worker, const Progress& progress) {
+  worker.set_report({.step = progress.step, .times = progress.step_times});
   if (worker.leads())
     events_.happened(event::Progressed{.progress = progress, .generation = worker.generation()});
   if (worker.rank() == 0 && agent_.state.progresses(worker.generation())) agent_.view.update(progress);

@@ -18,6 +18,7 @@
 #include "agent/health/gpu_guard.h"
 #include "agent/health/hang_guard.h"
 #include "agent/health/oom.h"
+#include "agent/health/worker_usage.h"
 #include "agent/output/console.h"
 #include "agent/output/event_log.h"
 #include "agent/output/progress_view.h"
@@ -75,6 +76,8 @@ class WorkerRunner {
   void reply(int serial, control::KvReply reply);
   // By local rank; 0 for a worker that does not run.
   std::vector<pid_t> pids() const { return children_.pids(spec_.nproc); }
+  // By local rank, for a heartbeat.
+  std::vector<WorkerReport> reports();
 
   // The job is over: watches no more.
   void rest();
@@ -90,7 +93,7 @@ class WorkerRunner {
   void said(WorkerProcess& worker, int serial, const control::FromWorker& message);
   void greet(WorkerProcess& worker, int serial, const control::Hello& hello);
   std::string unit_file(int first) const;
-  void progressed(const WorkerProcess& worker, const Progress& progress);
+  void progressed(WorkerProcess& worker, const Progress& progress);
   bool let_end(const WorkerProcess& worker, bool well);
   void ended(int serial, WorkerOutcome outcome, bool never_ran);
   void note_cause(WorkerOutcome* outcome);
@@ -107,6 +110,7 @@ class WorkerRunner {
   bool congested_ = false;
   bool started_ = false;  // a worker, ever
   bool killed_ = false;   // we sent SIGKILL to this generation's workers
+  WorkerUsages usages_;
   OomWatch oom_ = OomWatch::of_this_process();
   std::optional<CountExchange> exchange_;  // the newest
   std::uint64_t next_request_ = 0;         // of all exchanges

@@ -11,6 +11,9 @@ using rendezvous::Hang;
 using rendezvous::JobEnd;
 using rendezvous::Place;
 using rendezvous::RankRange;
+using rendezvous::Verdict;
 using rendezvous::WorkerOutcome;
+using rendezvous::WorkerReport;
+using rendezvous::WorkerUsage;
 
 }  // namespace dtrun::agent

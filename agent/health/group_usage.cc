@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -46,8 +47,9 @@ pid_t leader_of(const ProcessStat& process, const std::map<pid_t, ProcessStat>& 
 
 }  // namespace
 
-// "PID (name) S PPID PGRP SESSION TTY TPGID FLAGS MINFLT CMINFLT MAJFLT CMAJFLT UTIME STIME CUTIME CSTIME …":
-// the name may hold spaces and parentheses, so the last ")" ends it.
+// "PID (name) S PPID PGRP SESSION TTY TPGID FLAGS MINFLT CMINFLT MAJFLT CMAJFLT UTIME STIME CUTIME CSTIME
+// PRIORITY NICE THREADS ITREAL START VSIZE RSS …": the name may hold spaces and parentheses, so the last ")"
+// ends it.
 std::optional<ProcessStat> parse_stat(const std::string& text) {
   const std::size_t open = text.find('('), close = text.rfind(')');
   if (open == std::string::npos || close == std::string::npos || close < open) return std::nullopt;
@@ -55,15 +57,16 @@ std::optional<ProcessStat> parse_stat(const std::string& text) {
   stat.pid = std::atoi(text.c_str());
   stat.name = text.substr(open + 1, close - open - 1);
   std::istringstream rest(text.substr(close + 1));
-  std::int64_t skipped;
-  rest >> stat.state >> stat.parent >> stat.group;
-  for (int i = 0; i < 8; ++i) rest >> skipped;
-  for (int i = 0; i < 4; ++i) {
-    std::int64_t ticks = 0;
-    rest >> ticks;
-    stat.cpu_ticks += ticks;
-  }
+  rest >> stat.state;
+  std::array<std::int64_t, 21> numbers{};  // from PPID on
+  for (std::int64_t& number : numbers) rest >> number;
   if (!rest) return std::nullopt;
+  stat.parent = static_cast<pid_t>(numbers[0]);
+  stat.group = static_cast<pid_t>(numbers[1]);
+  stat.major_faults = numbers[8] + numbers[9];
+  stat.cpu_ticks = numbers[10] + numbers[11] + numbers[12] + numbers[13];
+  stat.threads = numbers[16];
+  stat.resident_pages = numbers[20];
   return stat;
 }
 

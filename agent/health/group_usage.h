@@ -15,12 +15,16 @@ struct ProcessStat {
   pid_t pid = 0;
   pid_t parent = 0;
   pid_t group = 0;
-  std::string name;            // at most 15 characters, any bytes
-  char state = '?';            // R, S, D, T, Z…
-  std::int64_t cpu_ticks = 0;  // user and system time of it and of its children that it waited for
+  std::string name;  // at most 15 characters, any bytes
+  char state = '?';  // R, S, D, T, Z…
+  // These two of it and of its children that it waited for.
+  std::int64_t cpu_ticks = 0;  // user and system time
+  std::int64_t major_faults = 0;
+  std::int64_t threads = 0;
+  std::int64_t resident_pages = 0;
 };
 
-// Nothing if `text` is no /proc/PID/stat.
+// `text`: /proc/PID/stat. Nothing if it is none.
 std::optional<ProcessStat> parse_stat(const std::string& text);
 
 struct GroupUsage {

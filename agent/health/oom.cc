@@ -5,10 +5,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <fstream>
-#include <sstream>
-#include <vector>
 
+#include "agent/health/control_group.h"
 #include "proto/core/number.h"
 
 namespace dtrun::agent {
@@ -18,63 +16,6 @@ namespace fs = std::filesystem;
 
 // PROC_PID_INIT_INO: the namespace whose process numbers the kernel's log uses.
 constexpr ino_t kFirstPidNamespace = 0xEFFFFFFC;
-
-std::string text_in(const fs::path& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-bool has_item(const std::string& list, const std::string& item) {
-  return ("," + list + ",").find("," + item + ",") != std::string::npos;
-}
-
-struct Hierarchy {
-  bool unified = false;
-  std::string path;  // of the process
-};
-
-// "4:memory:/a/b", or "0::/a/b" of the unified hierarchy.
-std::optional<Hierarchy> memory_hierarchy(const std::string& cgroup) {
-  std::optional<Hierarchy> found;
-  std::istringstream lines(cgroup);
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    if (has_item(controllers, "memory")) return Hierarchy{false, line.substr(second + 1)};
-    if (controllers.empty()) found = Hierarchy{true, line.substr(second + 1)};
-  }
-  return found;
-}
-
-struct Mount {
-  std::string root, point;
-};
-
-// "31 23 0:28 ROOT POINT OPTIONS [FIELDS…] - TYPE SOURCE SUPEROPTIONS"
-std::optional<Mount> mount_of(bool unified, const std::string& mountinfo) {
-  std::istringstream lines(mountinfo);
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t dash = line.find(" - ");
-    if (dash == std::string::npos) continue;
-    std::istringstream head(line), tail(line.substr(dash + 3));
-    std::string skipped, type, options;
-    Mount mount;
-    head >> skipped >> skipped >> skipped >> mount.root >> mount.point;
-    tail >> type >> skipped >> options;
-    if (unified ? type == "cgroup2" : type == "cgroup" && has_item(options, "memory")) return mount;
-  }
-  return std::nullopt;
-}
-
-// A container sees its own part of the tree, mounted from `root` on.
-fs::path folder_of(const std::string& path, const Mount& mount) {
-  if (mount.root == "/") return mount.point + path;
-  if (path.starts_with(mount.root)) return mount.point + path.substr(mount.root.size());
-  return mount.point;
-}
 
 }  // namespace
 
@@ -95,13 +36,10 @@ std::optional<pid_t> oom_victim(std::string_view line) {
 }
 
 fs::path oom_counter(const std::string& cgroup, const std::string& mountinfo) {
-  fs::path machine = "/proc/vmstat";
-  const auto hierarchy = memory_hierarchy(cgroup);
-  if (!hierarchy) return machine;
-  const auto mount = mount_of(hierarchy->unified, mountinfo);
-  if (!mount) return machine;
-  const fs::path folder = folder_of(hierarchy->path, *mount);
-  return folder / (hierarchy->unified ? "memory.events" : "memory.oom_control");
+  const fs::path machine = "/proc/vmstat";
+  const auto group = control_group("memory", cgroup, mountinfo);
+  if (!group) return machine;
+  return group->folder / (group->unified ? "memory.events" : "memory.oom_control");
 }
 
 OomWatch::OomWatch(fs::path counter, const fs::path& kernel_log) : counter_(std::move(counter)) {

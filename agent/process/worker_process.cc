@@ -126,6 +126,7 @@ void WorkerProcess::set_place(std::int64_t generation, int local_rank, int rank,
   local_rank_ = local_rank;
   rank_ = rank;
   leads_ = leads;
+  report_ = {};
   collectives_.reset();
 }
 
@@ -211,7 +212,10 @@ void WorkerProcess::unwatch(Output* output) {
 void WorkerProcess::read_output(Output* output) {
   char chunk[65536];
   const ssize_t n = read(output->pipe.get(), chunk, sizeof chunk);
-  if (n > 0) output_bytes_ += static_cast<std::uint64_t>(n);
+  if (n > 0) {
+    output_bytes_ += static_cast<std::uint64_t>(n);
+    output_at_ = Loop::Clock::now();
+  }
   if (n > 0) return output->writer.push({chunk, static_cast<std::size_t>(n)});
   if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
   finish_output(output);

@@ -4,6 +4,8 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -90,6 +92,12 @@ class WorkerProcess {
   std::optional<std::uint64_t> collectives() const { return collectives_; }
   void set_collectives(std::optional<std::uint64_t> begun) { collectives_ = begun; }
   std::uint64_t output_bytes() const { return output_bytes_; }
+  // As it said last in its generation, and how long its output has been silent.
+  const WorkerReport& report() const { return report_; }
+  void set_report(WorkerReport report) { report_ = std::move(report); }
+  double output_age(Loop::Clock::time_point now) const {
+    return std::chrono::duration<double>(now - std::max(started_at_, output_at_)).count();
+  }
   // Sets where it stood as the job hung: part of its outcome.
   void set_standing(StackLocation stack_location) { stack_location_ = std::move(stack_location); }
   // The worker's outcome once it is killed because it hangs, with `why` as its error.
@@ -149,7 +157,8 @@ class WorkerProcess {
   bool paused_ = false;
   bool ended_ = false;
   int exit_code_ = 0, signal_ = 0;
-  Loop::Clock::time_point started_at_, exited_at_;
+  WorkerReport report_;
+  Loop::Clock::time_point started_at_, exited_at_, output_at_;
   double ended_at_ = 0;  // seconds since 1970
   std::optional<Loop::TimerId> late_timer_;
 };

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace dtrun {
 
@@ -29,6 +30,8 @@ struct PhaseTimes {
   bool operator==(const PhaseTimes&) const = default;
 };
 
+inline constexpr int kMostWaitedFor = 64;
+
 // What one worker's steps of one generation were spent on: seconds, that only grow. Evaluations and saves are
 // not among them.
 struct StepTimes {
@@ -38,6 +41,9 @@ struct StepTimes {
   double wait_peers = 0;   // for the gradients of other workers
   double other = 0;
   std::int64_t microbatches = 0;  // that this worker computed for them: ranks need not have equally many
+  // Of wait_peers, by rank: for messages of peers on other hosts, while nothing else was left to do. Empty in
+  // worlds of more than kMostWaitedFor ranks, and without messages.
+  std::vector<double> wait_for = {};
 
   bool operator==(const StepTimes&) const = default;
 };

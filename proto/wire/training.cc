@@ -46,7 +46,8 @@ dtrun::StepTimes from_wire(const StepTimes& wire) {
           .data = wire.data(),
           .wait_peers = wire.wait_peers(),
           .other = wire.other(),
-          .microbatches = wire.microbatches()};
+          .microbatches = wire.microbatches(),
+          .wait_for = {wire.wait_for().begin(), wire.wait_for().end()}};
 }
 
 void to_wire(const dtrun::StepTimes& times, StepTimes* wire) {
@@ -56,6 +57,7 @@ void to_wire(const dtrun::StepTimes& times, StepTimes* wire) {
   wire->set_wait_peers(times.wait_peers);
   wire->set_other(times.other);
   wire->set_microbatches(times.microbatches);
+  for (const double seconds : times.wait_for) wire->add_wait_for(seconds);
 }
 
 dtrun::Progress from_wire(const Progress& wire) {

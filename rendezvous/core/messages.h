@@ -129,6 +129,7 @@ struct WorkerUsage {
 };
 // The newest facts of one worker.
 struct WorkerReport {
+  int rank = -1;                          // in the heartbeat's generation; -1: it has no part in that
   std::int64_t step = 0;                  // done, of a program that reports progress
   std::optional<StepTimes> times = {};    // none from a program that keeps none
   std::optional<WorkerUsage> usage = {};  // none while its agent has not looked yet

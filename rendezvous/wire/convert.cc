@@ -197,13 +197,14 @@ void to_wire(const WorkerUsage& usage, v1::WorkerUsage* wire) {
 }
 
 WorkerReport from_wire(const v1::WorkerReport& wire) {
-  WorkerReport report{.step = wire.step()};
+  WorkerReport report{.rank = wire.rank(), .step = wire.step()};
   if (wire.has_times()) report.times = from_wire(wire.times());
   if (wire.has_usage()) report.usage = from_wire(wire.usage());
   return report;
 }
 
 void to_wire(const WorkerReport& report, v1::WorkerReport* wire) {
+  wire->set_rank(report.rank);
   wire->set_step(report.step);
   if (report.times) to_wire(*report.times, wire->mutable_times());
   if (report.usage) to_wire(*report.usage, wire->mutable_usage());

@@ -37,6 +37,9 @@ class GradientExchange {
   // loses a peer is always at a whole step.
   virtual void finish() = 0;
 
+  // Seconds by rank, since this was made (peer_waits.h); empty where that is not known.
+  virtual std::vector<double> peer_waits() const { return {}; }
+
   // Called on all ranks after the last step of a generation that ends as planned: when it returns, no peer
   // needs this rank for a step of that generation.
   virtual void end() {}

@@ -35,6 +35,14 @@ class Work {
   virtual ~Work() = default;
   // Blocks until all messages are sent and received. Throws WorkerError, kExitWorkerPeerLost.
   virtual void wait() = 0;
+  // The same; those of rank `first` are waited for before those of higher ranks, and then those of the
+  // others. `waited` is told of each receive.
+  using Waited = std::function<void(int peer, std::chrono::steady_clock::time_point from,
+                                    std::chrono::steady_clock::time_point to)>;
+  virtual void wait_from(int first, const Waited& waited) {
+    static_cast<void>(first), static_cast<void>(waited);
+    wait();
+  }
 };
 
 // Every operation ends in bounded time: with its result, or with WorkerError(kExitWorkerPeerLost) naming the

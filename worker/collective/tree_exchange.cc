@@ -9,6 +9,7 @@
 #include "worker/base/buffer.h"
 #include "worker/collective/gradient_exchange.h"
 #include "worker/collective/host_sum.h"
+#include "worker/collective/peer_waits.h"
 #include "worker/collective/shared_memory_transport.h"
 #include "worker/collective/tags.h"
 #include "worker/reduction/exchange_plan.h"
@@ -41,6 +42,7 @@ class TreeExchange final : public GradientExchange {
   void begin(std::int64_t leaves, float* sum) override;
   void send(int bucket, std::span<const float* const> partials, Stream& stream) override;
   void finish() override;
+  std::vector<double> peer_waits() const override { return waits_.seconds(); }
 
  private:
   const PlannedStep& plan_of(std::int64_t leaves);
@@ -72,6 +74,7 @@ class TreeExchange final : public GradientExchange {
   const PlannedStep* plan_ = nullptr;          // this step's
   std::vector<BucketInFlight> buckets_;
   HostSum sum_;
+  PeerWaits waits_{group_.size()};
   std::vector<Buffer> partials_;  // [own block]: copies for the host; none where device memory is the host's
 
   // The thread of rounds takes buckets that have several to their last one while lanes still compute.
@@ -246,7 +249,9 @@ void TreeExchange::look_up(std::size_t index, const InMove& move) {
 void TreeExchange::complete_round(std::size_t index, std::size_t number) {
   const ExchangeRound& round = rounds(index)[number];
   Work* const messages = buckets_[index].in[number].get();
-  if (messages != nullptr) messages->wait();
+  // A later round may be late because its sender waits for another rank.
+  if (messages != nullptr && number == 0) waits_.wait(*messages);
+  if (messages != nullptr && number > 0) messages->wait();
   for (const InMove& move : round.in)
     if (shares_with(move.peer)) look_up(index, move);
   for (const PieceSum& sum : round.sums) {
@@ -282,6 +287,7 @@ void TreeExchange::serve_rounds() {
 }
 
 void TreeExchange::finish() {
+  waits_.begin();
   for (std::size_t i = 0; i < buckets_.size(); ++i)
     if (rounds(i).size() == 1) complete_round(i, 0);
   if (rounds_thread_.joinable()) {
@@ -295,6 +301,7 @@ void TreeExchange::finish() {
   for (BucketInFlight& bucket : buckets_)
     for (const std::unique_ptr<Work>& messages : bucket.out)
       if (messages) messages->wait();
+  waits_.end();
   if (shared_memory_transport_ != nullptr) shared_memory_transport_->end_step();
   sum_.to_device();
 }

@@ -22,7 +22,8 @@ GradientStep::GradientStep(const TrainConfig& config, const Program& program, co
       lanes_(lanes),
       clock_(clock),
       size_(kStatisticsFloats + program.size),
-      inputs_(lanes.size(), MicrobatchInput(data, config.micro_batch_size)) {
+      inputs_(lanes.size(), MicrobatchInput(data, config.micro_batch_size)),
+      lane_times_(lanes.size()) {
   const std::vector<VectorRange> ranges = ranges_of(program);
   if (group.size() > 1) {
     sum_ = arithmetic_.allocate(Where::kDevice, size_);
@@ -84,15 +85,13 @@ float* GradientStep::run(const StepPlan& plan, const EpochOrder& order, const fl
   plan_ = plan, order_ = &order;
   const LeafRange own = leaves_of_rank(plan.leaves, group_.rank(), group_.size());
   accumulator_->begin(own.begin, own.end, plan.leaves);
-  if (exchange_) exchange_->begin(plan.leaves, sum_.data());
+  if (exchange_) {
+    StepClock::Scope waiting(clock_, StepClock::kGradients);  // until peers have read the last step's
+    exchange_->begin(plan.leaves, sum_.data());
+  }
   next_leaf_.store(own.begin, std::memory_order_relaxed);
-  lanes_.run([&](int lane_index, Lane& lane) {
-    std::int64_t leaf = next_leaf_.fetch_add(1, std::memory_order_relaxed);
-    if (leaf >= own.end) return;
-    lane.parameters_changed(weights);
-    for (; leaf < own.end; leaf = next_leaf_.fetch_add(1, std::memory_order_relaxed))
-      run_leaf(lane, lane_index, leaf);
-  });
+  lanes_.run([&](int lane_index, Lane& lane) { run_leaves(lane, lane_index, weights, own.end); });
+  clock_.add(*std::ranges::max_element(lane_times_, {}, &StepClock::LaneTime::total), own.end - own.begin);
   if (!arithmetic_.device_is_host()) {
     // The device's remaining computation does not count as a wait for peers.
     StepClock::Scope computing(clock_, StepClock::kMath);
@@ -112,22 +111,30 @@ float* GradientStep::run(const StepPlan& plan, const EpochOrder& order, const fl
   return sum_.data();
 }
 
+void GradientStep::run_leaves(Lane& lane, int lane_index, const float* weights, std::int64_t end) {
+  lane_times_[lane_index] = {};
+  std::int64_t leaf = next_leaf_.fetch_add(1, std::memory_order_relaxed);
+  if (leaf >= end) return;
+  lane.parameters_changed(weights);
+  for (; leaf < end; leaf = next_leaf_.fetch_add(1, std::memory_order_relaxed))
+    run_leaf(lane, lane_index, leaf);
+}
+
 void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {
   stop_point(StopPoint::kMicrobatch);
   group_.check();
   float* const out = accumulator_->take(leaf, lane.stream());
-  std::optional<StepClock::Scope> timed;
-  const bool measured = lane_index == 0;  // the clock belongs to lane 0's thread
-  if (measured) timed.emplace(clock_, StepClock::kData);
+  const auto begin = StepClock::Clock::now();
   const MicrobatchKey key = key_of(plan_, leaf);
   const Microbatch microbatch =
       lane.is_prepared(key) ? Microbatch{.key = key} : microbatch_of(plan_, leaf, lane_index);
-  if (measured) timed.emplace(clock_, StepClock::kMath);
+  const auto read = StepClock::Clock::now();
   const int last_bucket = static_cast<int>(program_.buckets.size()) - 1;
   lane.train(microbatch, out, [&](int bucket) {
     if (bucket != last_bucket) accumulator_->complete(leaf, bucket, lane.gradients());
   });
-  timed.reset();
+  lane_times_[lane_index].data += read - begin;
+  lane_times_[lane_index].math += StepClock::Clock::now() - read;
   accumulator_->complete(leaf, last_bucket, lane.gradients());
   Pulse::beat();
 }

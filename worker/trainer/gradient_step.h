@@ -54,6 +54,11 @@ class GradientStep {
     if (exchange_) exchange_->end();
   }
 
+  // GradientExchange::peer_waits().
+  std::vector<double> peer_waits() const {
+    return exchange_ ? exchange_->peer_waits() : std::vector<double>();
+  }
+
   // Computes the step's microbatches again, with the same weights: returns the first whose loss or gradient
   // is not finite, the same on every rank; nothing if each by itself is finite. Called by all ranks, after
   // run().
@@ -63,6 +68,7 @@ class GradientStep {
   // The statistics are part of the last bucket.
   static std::vector<VectorRange> ranges_of(const Program& program);
   std::unique_ptr<GradientExchange> make_exchange(const std::vector<VectorRange>& ranges);
+  void run_leaves(Lane& lane, int lane_index, const float* weights, std::int64_t end);
   void run_leaf(Lane& lane, int lane_index, std::int64_t leaf);
   void prepare(Lane& lane, const StepPlan& next);
   MicrobatchKey key_of(const StepPlan& plan, std::int64_t leaf) const;
@@ -83,8 +89,9 @@ class GradientStep {
   std::unique_ptr<SharedMemoryTransport>
       shared_memory_transport_;  // null without peers whose memory could be read
   std::unique_ptr<TreeAccumulator> accumulator_;
-  std::unique_ptr<GradientExchange> exchange_;  // null without peers
-  std::vector<MicrobatchInput> inputs_;         // [lane]
+  std::unique_ptr<GradientExchange> exchange_;   // null without peers
+  std::vector<MicrobatchInput> inputs_;          // [lane]
+  std::vector<StepClock::LaneTime> lane_times_;  // [lane]: of this step
 
   StepPlan plan_;
   const EpochOrder* order_ = nullptr;

@@ -1,8 +1,11 @@
-// The parts of the training loop's time, measured on its own thread (lane 0). Math is forward, backward and
-// the optimizer; time in no part is `other`.
+// The parts of the training loop's time, measured on its own thread; what all lanes do at once counts as long
+// as the slowest of them needs. Math is forward, backward and the optimizer; time in no part is `other`.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+
+#include "proto/core/training.h"
 
 namespace dtrun::worker {
 
@@ -24,10 +27,22 @@ class StepClock {
     const Clock::time_point start_;
   };
 
+  // One lane's part of a step.
+  struct LaneTime {
+    Clock::duration math{}, data{};
+    Clock::duration total() const { return math + data; }
+  };
+
   struct Shares {
     double seconds = 0;                                   // wall time
     double math = 0, gradients = 0, data = 0, other = 0;  // of `seconds`, 0..1
   };
+
+  void add(const LaneTime& slowest, std::int64_t microbatches) {
+    spent_[kMath] += slowest.math;
+    spent_[kData] += slowest.data;
+    microbatches_ += microbatches;
+  }
 
   // Ends a lap and starts the next.
   Shares lap() {
@@ -41,6 +56,16 @@ class StepClock {
   }
   // The shares over all laps that have ended.
   Shares whole() const { return shares_of(whole_, whole_spent_); }
+  // Of all laps and the one that runs: only grows. REQUIRES: nothing is still to be left out of that.
+  StepTimes times(std::int64_t steps) const {
+    StepTimes times{.steps = steps,
+                    .math = seconds(whole_spent_[kMath] + spent_[kMath]),
+                    .data = seconds(whole_spent_[kData] + spent_[kData]),
+                    .wait_peers = seconds(whole_spent_[kGradients] + spent_[kGradients]),
+                    .microbatches = microbatches_};
+    times.other = seconds(whole_ + (Clock::now() - lap_start_)) - times.math - times.data - times.wait_peers;
+    return times;
+  }
   // Leaves the time since `begin` out of the lap. REQUIRES: no part was measured in between.
   void leave_out_since(Clock::time_point begin) { lap_start_ += Clock::now() - begin; }
   void restart(Clock::time_point now = Clock::now()) {
@@ -60,6 +85,7 @@ class StepClock {
   Clock::time_point lap_start_ = Clock::now();
   Clock::duration spent_[kParts] = {};
   Clock::duration whole_ = {}, whole_spent_[kParts] = {};
+  std::int64_t microbatches_ = 0;
 };
 
 }  // namespace dtrun::worker

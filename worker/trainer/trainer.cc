@@ -332,7 +332,10 @@ Vote Trainer::one_step() {
   if (log) log_step(learning_rate, step.norm);
   if (replica_.in_memory_checkpoint && state_.step % config_.recovery.in_memory_checkpoint_steps == 0)
     replica_.in_memory_checkpoint->start(place_.generation);
-  const Vote vote = stop_vote_.result();
+  const Vote vote = [this] {
+    StepClock::Scope waiting(clock_, StepClock::kGradients);
+    return stop_vote_.result();
+  }();
   if (train_.verify_sync_steps > 0 && state_.step % train_.verify_sync_steps == 0)
     verify_sync(replica_.program, replica_.parameter_hashes(), state_.step, group_);
   return vote;
@@ -402,6 +405,10 @@ void Trainer::report(Phase phase) {
   }
   progress_.memory = replica_.device->memory();
   progress_.times = phases_.times();
+  if (phase == Phase::kTraining) {
+    progress_.step_times = clock_.times(state_.step - *progress_.first_step);
+    if (place_.world_size <= kMostWaitedFor) progress_.step_times->wait_for = gradient_step_->peer_waits();
+  }
   agent_.report(progress_);
 }
 

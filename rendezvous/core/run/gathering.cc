@@ -1,6 +1,7 @@
 #include "rendezvous/core/run/gathering.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "proto/core/exit_codes.h"
 #include "proto/core/text.h"
@@ -127,7 +128,11 @@ void Gathering::start_generation() {
   membership->goodput = goodput_of(s_, now_);
   membership->master_address = membership->nodes.front().address;
   membership->master_port = s_.members.at(rank_assignment.members.front()).join.master_port;
-  turn_.begin({.membership = membership, .started_at = now_, .seats = Seats(rank_assignment.members)});
+  Generation next;
+  next.membership = membership;
+  next.started_at = now_;
+  next.seats = Seats(rank_assignment.members);
+  turn_.begin(std::move(next));
   for (int rank = 0; rank < s_.current.seats.size(); ++rank) {
     const ConnectionId id = rank_assignment.members[rank];
     Member& member = s_.members.at(id);

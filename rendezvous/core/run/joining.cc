@@ -1,6 +1,7 @@
 #include "rendezvous/core/run/joining.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace dtrun::rendezvous {
 namespace {
@@ -10,6 +11,16 @@ constexpr std::int64_t kMaxGeneration = std::int64_t{1} << 40;
 constexpr int kMaxWorldSize = 1 << 30;
 // A generation that has lasted this long has lasted long enough for everything that asks.
 constexpr Millis kLongestAge = 1'000'000'000'000;
+// Heartbeats carry the accounts of workers, which are worth more while they are new: each node sends at most
+// one a second, and all together at most 200.
+constexpr Millis kShortestInterval = 1000;
+constexpr Millis kIntervalPerNode = 5;
+
+// At most three intervals fit the silence after which a member is given up.
+Millis heartbeat_interval(const Settings& settings) {
+  const Millis wanted = std::max(kShortestInterval, kIntervalPerNode * settings.max_nodes);
+  return std::max<Millis>(1, std::min(settings.heartbeat_timeout / 3, wanted));
+}
 
 }  // namespace
 
@@ -90,7 +101,7 @@ void Joining::admit(ConnectionId from, std::int64_t generation, const Join& join
   const std::optional<int> seat = seat_to_resume(generation, join);
   const bool resumed = seat && generation == s_.generation;
   turn_.say(from, JoinAck{.address = join.address,
-                          .heartbeat_interval = std::max<Millis>(1, s_.settings->heartbeat_timeout / 3),
+                          .heartbeat_interval = heartbeat_interval(*s_.settings),
                           .resumed = resumed});
   turn_.count_changed();
   welcome_back(member, generation, seat.has_value());
@@ -150,14 +161,16 @@ void Joining::adopt(std::int64_t generation, const Join& join) {
   membership->crash_history = s_.policy.history();
   membership->goodput = within_reason(join.goodput);
   const Millis age = std::clamp<Millis>(join.age, 0, kLongestAge);
-  turn_.begin({.membership = membership,
-               .adopted = true,
-               .started_at = now_ - age,
-               .time = {.ran = age},
-               .seats = Seats::all_away(
-                   join.node_count, {.until = now_ + s_.settings->heartbeat_timeout,
-                                     .how_lost = "did not come back after the restart of the coordinator"}),
-               .newcomer = !s_.members.empty()});
+  Generation adopted;
+  adopted.membership = membership;
+  adopted.adopted = true;
+  adopted.started_at = now_ - age;
+  adopted.time.ran = age;
+  adopted.seats = Seats::all_away(join.node_count,
+                                  {.until = now_ + s_.settings->heartbeat_timeout,
+                                   .how_lost = "did not come back after the restart of the coordinator"});
+  adopted.newcomer = !s_.members.empty();
+  turn_.begin(std::move(adopted));
   s_.spent = membership->goodput;
   give_up_the_gone();
 }

@@ -67,6 +67,9 @@ class Filler {
         case FieldDescriptor::CPPTYPE_INT32:
           reflection->AddInt32(message, field, value_);
           break;
+        case FieldDescriptor::CPPTYPE_DOUBLE:
+          reflection->AddDouble(message, field, value_ + 0.5);
+          break;
         case FieldDescriptor::CPPTYPE_STRING:
           reflection->AddString(message, field, field->name() + std::to_string(value_));
           break;

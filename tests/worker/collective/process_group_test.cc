@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "tests/support/folder.h"
 #include "tests/worker/collective/ranks.h"
@@ -96,6 +98,7 @@ class Exchanging {
     return sum;
   }
 
+  std::vector<double> peer_waits() const { return exchange_->peer_waits(); }
   const SharedMemoryTransport& transport() const { return *shared_memory_transport_; }
 
  private:
@@ -149,6 +152,35 @@ void check_tree_exchange(const std::vector<VectorRange>& buckets,
       const Vector wanted =
           tree_sum(random_leaves(static_cast<unsigned>(step), steps[step], buckets.front().end));
       CHECK(std::memcmp(sums[step].data(), wanted.data(), wanted.size() * sizeof(float)) == 0);
+    }
+  }
+}
+
+TEST_CASE("a rank knows for which peer's messages it waited with nothing else to do") {
+  constexpr int kWorld = 4, kLate = 2, kSteps = 12;
+  const auto kDelay = std::chrono::milliseconds(20);
+  for (const std::size_t size : {std::size_t{100}, std::size_t{200'000}}) {  // directly, and in slices
+    CAPTURE(size);
+    const std::vector<Vector> leaves = random_leaves(3, kWorld, size);
+    std::vector<std::vector<double>> waits(kWorld);
+    run_as_threads(kWorld, [&](ProcessGroup& group) {
+      Exchanging exchanging(group, {{0, size}}, make_tree_exchange);
+      for (int step = 0; step < kSteps; ++step) {
+        if (group.rank() == kLate) std::this_thread::sleep_for(kDelay);
+        exchanging.step(leaves);
+      }
+      waits[group.rank()] = exchanging.peer_waits();
+    });
+    const double delayed = std::chrono::duration<double>(kDelay).count() * kSteps;
+    for (int rank = 0; rank < kWorld; ++rank) {
+      CAPTURE(rank);
+      REQUIRE(waits[rank].size() == kWorld);
+      CHECK(waits[rank][rank] == 0);
+      if (rank == kLate) continue;
+      // A peer that is late by the scheduler's doing takes a part of the wait while it is waited for first.
+      const double most = *std::ranges::max_element(waits[rank]);
+      CHECK(waits[rank][kLate] == most);
+      CHECK(most > 0.6 * delayed);
     }
   }
 }

@@ -50,4 +50,32 @@ TEST_CASE("what is left out of a lap is left out of the whole, and a lap that ha
   CHECK(lap.math > 0);
 }
 
+TEST_CASE("the times since the beginning only grow, over laps and what is left out of them, and add up") {
+  StepClock clock;
+  const auto begun = StepClock::Clock::now();
+  clock.add({.math = 30ms, .data = 10ms}, 3);
+  std::this_thread::sleep_for(60ms);
+  const StepTimes first = clock.times(1);
+  CHECK(first.steps == 1);
+  CHECK(first.microbatches == 3);
+  CHECK(first.math == doctest::Approx(0.03));
+  CHECK(first.data == doctest::Approx(0.01));
+  CHECK(first.other >= 0.02);
+  clock.lap();
+  const auto begin = StepClock::Clock::now();
+  std::this_thread::sleep_for(100ms);
+  clock.leave_out_since(begin);
+  std::this_thread::sleep_for(10ms);
+  clock.add({.math = 5ms}, 3);
+  spend(clock, StepClock::kGradients, 20ms);
+  const StepTimes second = clock.times(2);
+  CHECK(second.microbatches == 6);
+  CHECK(second.math == doctest::Approx(0.035));
+  CHECK(second.data == doctest::Approx(0.01));
+  CHECK(second.wait_peers >= 0.02);
+  CHECK(second.other >= first.other);
+  const double all = second.math + second.data + second.wait_peers + second.other;
+  CHECK(all < std::chrono::duration<double>(StepClock::Clock::now() - begun).count() - 0.09);
+}
+
 }  // namespace dtrun::worker

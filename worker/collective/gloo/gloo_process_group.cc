@@ -5,6 +5,8 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/transport/unbound_buffer.h>
 
+#include <algorithm>
+#include <chrono>
 #include <exception>
 #include <mutex>
 #include <stop_token>
@@ -22,6 +24,7 @@ namespace dtrun::worker {
 namespace {
 
 using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
 
 // The upper bits keep our messages apart from those of gloo's own algorithms (gloo/types.h).
 constexpr std::uint64_t kSlotPrefix = std::uint64_t{0xd7} << 56;
@@ -75,9 +78,15 @@ class GlooPending final : public Work {
   }
 
   void wait() override {
+    wait_from(0, [](int, Clock::time_point, Clock::time_point) {});
+  }
+
+  void wait_from(int first, const Waited& waited) override {
     check(*mesh_);
     const Pulse::WaitsForPeers alive;
+    std::ranges::stable_partition(operations_, [first](const auto& each) { return each.peer >= first; });
     for (PendingOperation& operation : operations_) {
+      const Clock::time_point from = Clock::now();
       try {
         if (operation.is_send) {
           operation.buffer->waitSend(nullptr, timeout_);
@@ -87,6 +96,7 @@ class GlooPending final : public Work {
       } catch (const std::exception& error) {
         throw lost(operation.peer, error);
       }
+      if (!operation.is_send) waited(operation.peer, from, Clock::now());
     }
     for (PendingOperation& operation : operations_) retired_->add(std::move(operation.buffer));
     operations_.clear();

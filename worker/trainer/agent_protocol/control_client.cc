@@ -60,7 +60,10 @@ control::Job ControlClient::hello() {
 std::optional<ControlClient::Start> ControlClient::ready(const control::Ready& ready) {
   {
     std::lock_guard lock(mutex_);
-    if (progress_) progress_->first_step.reset();  // the next generation has another first step
+    if (progress_) {  // the next generation has others
+      progress_->first_step.reset();
+      progress_->step_times.reset();
+    }
   }
   control::FromWorker message;
   *message.mutable_ready() = ready;

@@ -1,0 +1,101 @@
+// The kernel's account of workers: real processes, and texts of the kernel's files.
+#include "agent/health/worker_usage.h"
+
+#include <doctest/doctest.h>
+#include <sched.h>
+#include <signal.h>
+
+#include "agent/health/control_group.h"
+#include "tests/agent/agent_process.h"
+
+using namespace dtrun::agent;
+using namespace dtrun::agent::test;
+
+namespace {
+
+// Looks again once a second, as heartbeats do, on a clock of its own.
+class Looks {
+ public:
+  explicit Looks(pid_t leader) : leader_(leader) {}
+  WorkerUsage operator()() {
+    now_ += std::chrono::seconds(1);
+    return usages_.look({leader_, 0}, now_).at(leader_);
+  }
+
+ private:
+  WorkerUsages usages_;
+  pid_t leader_;
+  WorkerUsages::Clock::time_point now_ = WorkerUsages::Clock::now();
+};
+
+}  // namespace
+
+TEST_CASE(
+    "the wait for a CPU is read from a schedstat, the time without quota from a cpu.stat of either version") {
+  CHECK(run_delay("8000000 455000000 120\n") == 455000000);
+  CHECK(run_delay("") == 0);
+  CHECK(run_delay("8000000") == 0);
+  CHECK(throttled_seconds("usage_usec 9\nnr_throttled 3\nthrottled_usec 2500000\n") == 2.5);
+  CHECK(throttled_seconds("nr_periods 5\nnr_throttled 3\nthrottled_time 2500000000\n") == 2.5);
+  CHECK(throttled_seconds("unthrottled_usec 7\n") == 0);
+}
+
+TEST_CASE("a process is in the group that the controller has it in, as far as it can be seen from here") {
+  const std::string mounts =
+      "31 23 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
+      "32 23 0:29 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+  const auto group = control_group("cpu", "5:memory:/m\n4:cpu,cpuacct:/a/b\n", mounts);
+  REQUIRE(group.has_value());
+  CHECK(*group == ControlGroup{"/sys/fs/cgroup/cpu,cpuacct/a/b", "/sys/fs/cgroup/cpu,cpuacct", false});
+  const auto unified =
+      control_group("cpu", "0::/pod/c\n", "31 23 0:28 /pod /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+  REQUIRE(unified.has_value());
+  CHECK(*unified == ControlGroup{"/sys/fs/cgroup/c", "/sys/fs/cgroup", true});
+  CHECK_FALSE(control_group("cpu", "5:memory:/m\n", mounts).has_value());
+  const auto top = control_group("cpu", "4:cpu,cpuacct:/\n", mounts);
+  REQUIRE(top.has_value());
+  CHECK(top->folder == top->top);
+}
+
+TEST_CASE("a worker's account has its descendants, and does not fall when they end") {
+  // Half of a minute, or a second of the processor's time.
+  Process shell(
+      {"/bin/sh", "-c", "(ulimit -t 1; timeout 30 sh -c 'while :; do :; done'); echo gone; exec sleep 100"});
+  const pid_t leader = getpgid(shell.pid());
+  Looks look(leader);
+  CHECK(eventually([&] { return look().cpu > 0.2; }));
+  const WorkerUsage busy = look();
+  CHECK(busy.resident_bytes > 100'000);
+  CHECK(busy.read_bytes > 0);
+  REQUIRE(shell.wait_for_out("gone", Process::Duration(60000)));
+  const WorkerUsage after = look();
+  CHECK(after.cpu >= busy.cpu);
+  CHECK(after.cpu_wait >= busy.cpu_wait);
+  CHECK(after.read_bytes >= busy.read_bytes);
+  CHECK(eventually([&] { return look().resident_bytes < busy.resident_bytes; }));
+}
+
+TEST_CASE("of two processes that want one core each waits for it about as long as it runs") {
+  cpu_set_t before, one;
+  REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+  REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+  Process first({"/bin/sh", "-c", "while :; do :; done"}), second({"/bin/sh", "-c", "while :; do :; done"});
+  sched_setaffinity(0, sizeof before, &before);
+  Looks look(getpgid(first.pid()));
+  WorkerUsage usage;
+  CHECK(eventually([&] { return (usage = look()).cpu > 0.4; }));
+  CHECK(usage.cpu_wait > usage.cpu / 3);
+  kill(first.pid(), SIGKILL);
+  kill(second.pid(), SIGKILL);
+}
+
+TEST_CASE("looks that follow each other at once, or the start of workers, cost nothing") {
+  WorkerUsages usages;
+  const auto now = WorkerUsages::Clock::now();
+  usages.rest(now);
+  CHECK(usages.look({getpid()}, now + WorkerUsages::kGap / 2).empty());
+  CHECK(usages.look({getpid()}, now + WorkerUsages::kGap).size() == 1);
+}
