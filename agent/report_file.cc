@@ -13,6 +13,7 @@
 #include "proto/base/ids.h"
 #include "proto/core/exit_codes.h"
 #include "rendezvous/text/goodput_json.h"
+#include "rendezvous/text/verdict_json.h"
 
 namespace dtrun::agent {
 namespace {
@@ -93,18 +94,21 @@ EndedJob to_ended_job(const Json& json) {
   const Json& restarts = json.at("restarts");
   const Json& goodput = json.at("goodput");
   const Json nodes = json.value("nodes", Json::object());
-  return {.job = {.run_id = json.at("run_id")},
-          .ended_at = seconds_of(json.at("written_at")),
-          .end = {.exit_code = json.at("exit_code"),
-                  .reason = json.at("reason"),
-                  .restart_count = restarts.at("used"),
-                  .membership_changes = json.value("membership_changes", 0),
-                  .goodput = goodput.is_null() ? Goodput() : rendezvous::goodput_of(goodput)},
-          .generation = json.value("generation", std::int64_t{0}),
-          .world_size = json.value("world_size", 0),
-          .min_nodes = nodes.value("min", 0),
-          .max_nodes = nodes.value("max", 0),
-          .max_restarts = restarts.at("allowed")};
+  const Json verdict = json.value("verdict", Json(nullptr));
+  return {
+      .job = {.run_id = json.at("run_id")},
+      .ended_at = seconds_of(json.at("written_at")),
+      .end = {.exit_code = json.at("exit_code"),
+              .reason = json.at("reason"),
+              .restart_count = restarts.at("used"),
+              .membership_changes = json.value("membership_changes", 0),
+              .goodput = goodput.is_null() ? Goodput() : rendezvous::goodput_of(goodput),
+              .verdict = verdict.is_null() ? std::nullopt : std::optional(rendezvous::verdict_of(verdict))},
+      .generation = json.value("generation", std::int64_t{0}),
+      .world_size = json.value("world_size", 0),
+      .min_nodes = nodes.value("min", 0),
+      .max_nodes = nodes.value("max", 0),
+      .max_restarts = restarts.at("allowed")};
 }
 
 }  // namespace
@@ -124,6 +128,7 @@ std::string report_json(const EndedJob& ended, const std::string& host) {
   json["goodput"] = end.goodput.total() > 0 ? rendezvous::goodput_json(end.goodput) : Json(nullptr);
   json["first_failure"] = end.first_failure ? to_json(*end.first_failure) : Json(nullptr);
   json["hang"] = end.hang ? to_json(*end.hang) : Json(nullptr);
+  json["verdict"] = end.verdict ? rendezvous::verdict_json(*end.verdict) : Json(nullptr);
   json["followers"] = Json::array();
   for (const WorkerOutcome& follower : end.followers) json["followers"].push_back(to_json(follower));
   json["written_at"] = time_of(ended.ended_at);

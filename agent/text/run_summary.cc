@@ -65,6 +65,7 @@ std::string summary_text(const Completion& completion, const RunSummary& summary
   std::string text = done_line(completion, summary.host) + pace_line(completion, summary) +
                      shares_line(completion) + memory_line(completion);
   if (summary.goodput.total() > 0) text += "\n  " + goodput_text(summary.goodput);
+  if (!summary.straggler.empty()) text += "\n  " + summary.straggler;
   const std::string interrupted = interruptions(summary);
   if (interrupted.empty()) return text;
   text += "\n  " + interrupted;

@@ -53,6 +53,7 @@ void write_workers(const Heartbeat& report, v1::MemberStatus* wire) {
     if (index < report.pids.size()) worker->set_pid(report.pids[index]);
     if (index >= report.workers.size()) continue;
     const WorkerReport& told = report.workers[index];
+    if (told.rank >= 0) worker->set_rank(told.rank);
     worker->set_step(told.step);
     if (told.times) to_wire(*told.times, worker->mutable_times());
     if (told.usage) to_wire(*told.usage, worker->mutable_usage());
@@ -130,8 +131,11 @@ v1::RunStatus status_of(const State& state, Millis now) {
   if (waits) status.set_join_timeout_left_s(seconds(std::max<Millis>(0, state.deadlines.join - now)));
   for (const News& news : state.news.all(now)) to_wire(news, status.add_news());
   to_wire(goodput_of(state, now), status.mutable_goodput());
-  const std::optional<Verdict>& verdict = state.result ? state.result->verdict : current.verdict;
-  if (verdict && !verdict->text.empty()) to_wire(*verdict, status.mutable_verdict());
+  const bool running = state.phase == Phase::kRunning;
+  const std::optional<Verdict> verdict = state.result ? state.result->verdict
+                                         : running    ? state.stragglers.verdict()
+                                                      : std::nullopt;
+  if (verdict) to_wire(*verdict, status.mutable_verdict());
   const Progress* newest = nullptr;
   for (const auto& [id, member] : state.members)
     if (const Progress* progress = progress_of(member))

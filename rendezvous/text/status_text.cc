@@ -11,6 +11,8 @@
 #include "rendezvous/core/run/rank_set.h"
 #include "rendezvous/text/goodput_json.h"
 #include "rendezvous/text/names.h"
+#include "rendezvous/text/verdict_json.h"
+#include "rendezvous/text/worker_lines.h"
 #include "rendezvous/wire/convert.h"
 
 namespace dtrun::rendezvous {
@@ -179,8 +181,10 @@ Json json_of(const Progress& progress) {
 }
 
 Json json_of(const StepTimes& times) {
-  return {{"steps", times.steps},           {"math", times.math},   {"data", times.data},
-          {"wait_peers", times.wait_peers}, {"other", times.other}, {"microbatches", times.microbatches}};
+  Json json{{"steps", times.steps},           {"math", times.math},   {"data", times.data},
+            {"wait_peers", times.wait_peers}, {"other", times.other}, {"microbatches", times.microbatches}};
+  if (!times.wait_for.empty()) json["wait_for"] = times.wait_for;
+  return json;
 }
 
 Json json_of(const rendezvous::WorkerUsage& usage) {
@@ -199,14 +203,6 @@ Json json_of(const rendezvous::v1::WorkerStatus& worker) {
   if (worker.has_times()) json["times"] = json_of(from_wire(worker.times()));
   if (worker.has_usage()) json["usage"] = json_of(rendezvous::from_wire(worker.usage()));
   return json;
-}
-
-Json json_of(const rendezvous::v1::Verdict& verdict) {
-  return {{"text", verdict.text()},
-          {"rank", verdict.rank() >= 0 ? Json(verdict.rank()) : Json(nullptr)},
-          {"cause", verdict.cause()},
-          {"loss", verdict.loss()},
-          {"serious", verdict.serious()}};
 }
 
 Json json_of(const MemberStatus& member) {
@@ -239,8 +235,9 @@ std::string status_text(const RunStatus& run, const std::string& endpoint, const
   if (!run.reason().empty()) text += "  because " + run.reason() + "\n";
   text += counts(run);
   if (run.has_progress()) text += progress_line(from_wire(run.progress())) + goodput_line(run);
-  return text + (run.members_size() > 0 ? table(run) : "") + gpu_lines(run) + spare_lines(run) +
-         news_lines(run);
+  if (run.has_verdict()) text += "  " + run.verdict().text() + "\n";
+  return text + (run.members_size() > 0 ? table(run) : "") + worker_lines(run) + gpu_lines(run) +
+         spare_lines(run) + news_lines(run);
 }
 
 Json status_json(const RunStatus& run, const std::string& endpoint) {
@@ -265,7 +262,7 @@ Json status_json(const RunStatus& run, const std::string& endpoint) {
   if (run.has_progress()) json["progress"] = json_of(from_wire(run.progress()));
   if (run.has_goodput()) json["goodput"] = goodput_json(from_wire(run.goodput()));
   if (run.join_timeout_left_s() > 0) json["join_timeout_left"] = run.join_timeout_left_s();
-  if (run.has_verdict()) json["verdict"] = json_of(run.verdict());
+  if (run.has_verdict()) json["verdict"] = verdict_json(from_wire(run.verdict()));
   json["news"] = Json::array();
   for (const v1::News& news : run.news()) json["news"].push_back(json_of(news));
   json["nodes"] = Json::array();

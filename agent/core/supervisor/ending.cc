@@ -94,7 +94,9 @@ void Ending::check_connection() {
     give_up(kExitUnavailable, never_met_notice(s));
   } else if (s.job_succeeded()) {
     const Assignment& last = s.generation.assignment;
-    tell_success(last.restart_count, last.membership_changes, last.goodput);
+    tell_success({.restart_count = last.restart_count,
+                  .membership_changes = last.membership_changes,
+                  .goodput = last.goodput});
     give_up(kExitOk, s.connection.why_lost + ", but all workers of the job ended with 0");
   } else {
     give_up(kExitUnavailable, gone_notice(s, now_));
@@ -160,7 +162,7 @@ void Ending::conclude() {
   if (own_.job_end->exit_code != 0) {
     report(*own_.job_end);
   } else {
-    tell_success(own_.job_end->restart_count, own_.job_end->membership_changes, own_.job_end->goodput);
+    tell_success(*own_.job_end);
   }
   if (!s.connection.hosting) return end(own_.job_end->exit_code);
   own_.members_notice_at = now_ + kMembersNotice;
@@ -169,12 +171,13 @@ void Ending::conclude() {
 }
 
 // Only one node prints it: the one whose worker completed the training; for another program, the first one.
-void Ending::tell_success(int restarts, int membership_changes, const Goodput& goodput) {
+void Ending::tell_success(const JobEnd& run) {
   const bool read_elsewhere = s.settings.begin_together || s.generation.assignment.node_count > 1;
   const RunSummary summary{.seconds = static_cast<double>(now_ - s.started_at) / 1000,
-                           .restarts = restarts,
-                           .membership_changes = membership_changes,
-                           .goodput = goodput,
+                           .restarts = run.restart_count,
+                           .membership_changes = run.membership_changes,
+                           .goodput = run.goodput,
+                           .straggler = run.verdict ? run.verdict->text : "",
                            .host = read_elsewhere ? s.settings.host : ""};
   if (s.generation.completion) return print(summary_text(*s.generation.completion, summary));
   if (s.settings.builtin || s.generation.assignment.group_rank != 0) return;

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "agent/core/supervisor/generation.h"
-#include "proto/core/goodput.h"
 
 namespace dtrun::agent {
 
@@ -35,7 +34,7 @@ class Ending : Part {
   void leave(int signal, int exit_code);
   void report_before(int signal, int exit_code);
   void conclude();
-  void tell_success(int restarts, int membership_changes, const Goodput& goodput);
+  void tell_success(const JobEnd& run);
   void check_members();
   void report(JobEnd job);
   void end(int exit_code);

@@ -101,6 +101,7 @@ RunStatus status_of(const agent::EndedJob& ended) {
   run.set_membership_changes(ended.end.membership_changes);
   run.set_reason(ended.end.reason);
   if (ended.end.goodput.total() > 0) rendezvous::to_wire(ended.end.goodput, run.mutable_goodput());
+  if (ended.end.verdict) rendezvous::to_wire(*ended.end.verdict, run.mutable_verdict());
   run.set_exit_code(ended.end.exit_code);
   run.set_ended_age_s(std::max(0.0, agent::wall_seconds() - ended.ended_at));
   return run;

@@ -21,6 +21,7 @@
 
 #include "rendezvous/core/messages.h"
 #include "rendezvous/core/observe/goodput.h"
+#include "rendezvous/core/observe/straggler.h"
 #include "rendezvous/core/run/admission.h"
 #include "rendezvous/core/run/deadlines.h"
 #include "rendezvous/core/run/failures.h"
@@ -64,7 +65,6 @@ struct Generation {
   Millis started_at = 0;
   std::int64_t step = 0;  // the furthest that its workers reported
   GenerationTime time = {};
-  std::optional<Verdict> verdict = {};  // on its workers, as it stands
   Seats seats = {};
   bool newcomer = false;  // since its start a node joined, or has more workers, and may be taken in
   Failures failures = {};
@@ -103,6 +103,8 @@ struct State {
   Inherited inherited;
   RestartPolicy policy;
   int membership_changes = 0;
+  StragglerWatch stragglers;             // of the newest generation
+  std::optional<Verdict> verdict;        // the newest that was told, of any generation
   Goodput spent;                         // before the newest generation, and since it broke
   Millis charged_until = 0;              // the time that goodput knows
   std::shared_ptr<const JobEnd> result;  // once over

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "proto/core/text.h"
+#include "proto/core/utf8.h"
 #include "rendezvous/core/run/gathering.h"
 #include "rendezvous/core/run/joining.h"
 #include "rendezvous/core/run/leaving.h"
@@ -41,6 +43,8 @@ void charge(const State& state, Millis now, Goodput& spent, GenerationTime& gene
     kind_of(state, spent) += seconds(passed);
 }
 
+constexpr std::size_t kLongestHost = 100;  // in a text for people
+
 class Stepper {
  public:
   Stepper(State& state, Millis now) : s_(state), turn_(state, now) {}
@@ -56,6 +60,7 @@ class Stepper {
  private:
   void handle(const Event& event);
   void on_heartbeat(Member& member, std::int64_t generation, const Heartbeat& heartbeat);
+  void compare_workers(const Heartbeat& heartbeat);
   void on_ready(Member& member);
   std::optional<int> open_seat_of(const Member& sender, std::int64_t generation) const;
   void advance();
@@ -90,11 +95,30 @@ void Stepper::handle(const Event& event) {
 
 void Stepper::on_heartbeat(Member& member, std::int64_t generation, const Heartbeat& heartbeat) {
   member.report = heartbeat;
+  if (s_.phase == Phase::kRunning && member.seat && generation == s_.generation) compare_workers(heartbeat);
   if (!turn_.in_generation() || !member.seat || !heartbeat.progress) return;
   s_.current.step = std::max(s_.current.step, heartbeat.progress->step);
   if (*member.seat != 0 || generation != s_.generation) return;
   s_.current.time.report = heartbeat.progress;
   s_.current.time.reported_at = s_.current.time.ran;
+}
+
+void Stepper::compare_workers(const Heartbeat& heartbeat) {
+  const Membership& membership = *s_.current.membership;
+  const auto host_of = [&membership](int rank) {
+    const auto has = [rank](const Node& node) {
+      return node.first_rank <= rank && rank < node.first_rank + node.nproc;
+    };
+    const auto node = std::ranges::find_if(membership.nodes, has);
+    return node == membership.nodes.end() ? std::string()
+                                          : printable_line(shortened(node->host, kLongestHost));
+  };
+  for (const WorkerReport& report : heartbeat.workers) {
+    const auto news = s_.stragglers.take(report.rank, membership.world_size, report, turn_.now(), host_of);
+    if (!news) continue;
+    if (!news->text.empty()) s_.verdict = news;
+    for (const auto& [id, member] : s_.members) turn_.say(id, *news);
+  }
 }
 
 void Stepper::on_ready(Member& member) {

@@ -183,6 +183,7 @@ void Stopping::end_job(int exit_code, const std::string& reason, const WorkerOut
   result->membership_changes = s_.membership_changes;
   result->goodput = goodput_of(s_, now_);
   result->hang = hang;
+  result->verdict = s_.stragglers.verdict() ? s_.stragglers.verdict() : s_.verdict;
   if (exit_code != kExitOk) result->followers = s_.current.failures.followers(first);
   if (result->followers.size() > kMaxFollowers) {
     result->more_followers = static_cast<int>(result->followers.size() - kMaxFollowers);

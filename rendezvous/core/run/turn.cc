@@ -37,6 +37,7 @@ void Turn::begin(Generation generation) {
   for (auto& [id, member] : s_.members) member.seat.reset();
   s_.spent = goodput_of(s_, now_);
   s_.current = std::move(generation);
+  s_.stragglers = {};
   s_.phase = Phase::kRunning;
   s_.deadlines = {.sweep = s_.deadlines.sweep};
 }

@@ -60,5 +60,35 @@ TEST_CASE("each worker of a node with a place has its rank, process and newest f
   CHECK_FALSE(status.members(1).workers(0).has_times());
 }
 
+TEST_CASE(
+    "all members hear once of the worker that slows the run, the status shows it, and so does its end") {
+  State state;
+  step(state, {.from = 3, .body = one_of_two("a")}, 0);
+  step(state, {.from = 4, .body = one_of_two("b")}, 0);
+  int heard = 0;
+  for (int second = 1; second <= 20; ++second) {
+    for (int rank = 0; rank < 2; ++rank) {
+      const double slow = rank == 1 ? 2 : 1;
+      const StepTimes times{
+          .steps = 40 * second, .math = 0.4 * slow * second, .wait_peers = 0.4 * (2 - slow) * second};
+      const Heartbeat beat{.pids = {7}, .workers = {{.rank = rank, .times = times}}};
+      const Event event{.from = ConnectionId(3 + rank), .generation = 1, .body = beat};
+      for (const Action& action : step(state, event, 1000 * second))
+        heard += std::holds_alternative<Verdict>(action.body);
+    }
+  }
+  CHECK(heard == 2);
+  REQUIRE(status_of(state, 20000).has_verdict());
+  CHECK(status_of(state, 20000).verdict().rank() == 1);
+  CHECK(status_of(state, 20000).verdict().text() ==
+        "rank 1 on b slows the run by 50 %: the same work takes its processor 2.0 times as long");
+  step(state, {.from = 3, .generation = 1, .body = Finished{}}, 20000);
+  step(state, {.from = 4, .generation = 1, .body = Finished{}}, 20000);
+  REQUIRE(state.result != nullptr);
+  REQUIRE(state.result->verdict.has_value());
+  CHECK(state.result->verdict->rank == 1);
+  CHECK(status_of(state, 20000).has_verdict());
+}
+
 }  // namespace
 }  // namespace dtrun::rendezvous

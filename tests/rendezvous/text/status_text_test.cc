@@ -39,6 +39,15 @@ RunStatus running() {
   return run;
 }
 
+v1::WorkerUsage usage(double cpu, double silent) {
+  v1::WorkerUsage usage;
+  usage.set_cpu(cpu);
+  usage.set_cpu_wait(0.25);
+  usage.set_resident_bytes(std::int64_t{200} << 20);
+  usage.set_output_age(silent);
+  return usage;
+}
+
 std::string line_with(const std::string& text, const std::string& words) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);)
@@ -273,6 +282,30 @@ TEST_CASE("a run that waits says how long yet, and what happened to the nodes th
   CHECK(json["news"][0]["host"] == "node1");
   CHECK(json["news"][0]["age"] == 72.5);
   CHECK(status_json(running(), "a:1")["news"].empty());
+}
+
+TEST_CASE("the workers of a node have a line, with the least and the most of them") {
+  RunStatus run = running();
+  *run.mutable_members(1)->add_workers()->mutable_usage() = usage(1.5, 3);
+  *run.mutable_members(1)->add_workers()->mutable_usage() = usage(4, 3);
+  run.mutable_members(1)->add_workers();
+  CHECK(line_with(status_text(run, "e"), "CPU") ==
+        "  node-b: CPU 1.5 to 4.0 s, waited for one 0.2 s, memory 200.0 MiB, last output 3.0 s ago");
+  const auto workers = status_json(run, "e")["nodes"][1]["workers"];
+  CHECK(workers[1]["usage"]["cpu"] == 4);
+  CHECK_FALSE(workers[2].contains("usage"));
+}
+
+TEST_CASE("the verdict is a sentence, and for programs its parts") {
+  RunStatus run = running();
+  CHECK_FALSE(status_json(run, "e").contains("verdict"));
+  run.mutable_verdict()->set_text("rank 3 on b slows the run by 41 %: it is slow");
+  run.mutable_verdict()->set_rank(3);
+  run.mutable_verdict()->set_cause("data");
+  CHECK(line_with(status_text(run, "e"), "slows") == "  rank 3 on b slows the run by 41 %: it is slow");
+  const auto verdict = status_json(run, "e")["verdict"];
+  CHECK(verdict["rank"] == 3);
+  CHECK(verdict["cause"] == "data");
 }
 
 }  // namespace dtrun::rendezvous

@@ -1,0 +1,17 @@
+// The slow rank of a window, and why it is slow.
+//
+// All ranks end a step together, so step times tell nothing. A rank's own time does, that is math, data and
+// other without the wait for peers: where one rank needs longer than the others for the same work, the others
+// wait. Pure.
+#pragma once
+
+#include <optional>
+
+#include "rendezvous/core/observe/window.h"
+
+namespace dtrun::rendezvous {
+
+// The rank that all others wait for; nothing if none stands out.
+std::optional<Straggler> judge_ranks(const Window& window);
+
+}  // namespace dtrun::rendezvous

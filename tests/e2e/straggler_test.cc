@@ -1,0 +1,211 @@
+// Four nodes train, and one of them is disturbed: a process on its cores, a quota, a cable with a delay. Each
+// time the status names the right one, and why; the model has the bytes of a run without disturbance.
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "proto/base/ids.h"
+#include "tests/e2e/hosts.h"
+#include "tests/e2e/training.h"
+#include "tests/support/skip.h"
+
+using namespace dtrun::test;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int kNodes = 4, kDisturbed = 3;
+const auto kQuiet = std::chrono::seconds(8);  // four windows
+
+void write(const fs::path& file, const std::string& text) { std::ofstream(file) << text; }
+
+// A control group for each node, which all have an equal part of the processor: what runs beside a worker in
+// its group takes that worker's time alone. Of whichever hierarchy has the cpu controller.
+class Groups {
+ public:
+  Groups() {
+    const fs::path all = "/sys/fs/cgroup";
+    const std::string name = "dtrun-test-" + dtrun::random_id();
+    std::error_code error;
+    unified_ = !fs::create_directory(all / "cpu" / name, error);
+    top_ = unified_ ? all / name : all / "cpu" / name;
+    if (unified_) {
+      write(all / "cgroup.subtree_control", "+cpu");
+      fs::create_directory(top_, error);
+      write(top_ / "cgroup.subtree_control", "+cpu");
+    }
+    for (int node = 0; node < kNodes; ++node) fs::create_directory(of(node), error);
+    write(top_ / (unified_ ? "cpu.weight" : "cpu.shares"),
+          unified_ ? "10000" : "262144");  // a busy machine's others wait
+  }
+  ~Groups() {
+    std::error_code error;
+    for (int node = 0; node < kNodes; ++node)
+      CHECK(eventually([&] { return fs::remove(of(node), error) || !fs::exists(of(node)); }));
+    fs::remove(top_, error);
+  }
+  Groups(const Groups&) = delete;
+
+  bool there() const { return fs::exists(of(0) / (unified_ ? "cpu.max" : "cpu.cfs_quota_us")); }
+  // A command that joins the node's group and becomes `argv`.
+  std::vector<std::string> in(int node, const std::vector<std::string>& argv) const {
+    return joined(
+        {"/bin/sh", "-c", "echo $$ >" + (of(node) / "cgroup.procs").string() + " && exec \"$@\"", "sh"},
+        argv);
+  }
+  // Microseconds of each 20,000; none: no limit.
+  void limit(int node, const std::string& quota) const {
+    if (unified_) return write(of(node) / "cpu.max", (quota.empty() ? "max" : quota) + " 20000");
+    write(of(node) / "cpu.cfs_period_us", "20000");
+    write(of(node) / "cpu.cfs_quota_us", quota.empty() ? "-1" : quota);
+  }
+
+ private:
+  fs::path of(int node) const { return top_ / Hosts::name(node); }
+
+  fs::path top_;
+  bool unified_ = false;
+};
+
+// Two nodes share each of two cores. So many microbatches that a step is not all exchange.
+class Job {
+ public:
+  Job() {
+    for (int node = 0; node < kNodes; ++node) agents_.push_back(start(node));
+    REQUIRE(eventually([&] { return metrics_lines(output()) >= 20; }, std::chrono::minutes(2)));
+  }
+
+  fs::path output() const { return hosts.seen_from_here(0, "out"); }
+  json status() const {
+    const auto asked = run(hosts.on(0, {kDtrun, "status", "four", "--rdzv_endpoint", endpoint(), "--json"}));
+    const json runs = json::parse(asked.out, nullptr, false);
+    return runs.is_array() && !runs.empty() ? runs[0] : json::object();
+  }
+  json verdict() const { return status().value("verdict", json()); }
+  bool names(const json& rank, const std::string& cause) const {
+    const json found = verdict();
+    return found.is_object() && found["rank"] == rank && found["cause"] == cause;
+  }
+  std::vector<json> events() const {
+    std::vector<json> found;
+    std::istringstream lines(read_if_there(hosts.seen_from_here(0, "logs/four/events.jsonl")));
+    for (std::string line; std::getline(lines, line);)
+      if (json event = json::parse(line); event["event"] == "straggler") found.push_back(std::move(event));
+    return found;
+  }
+  // The newest checkpoint: its step, and the model's bytes.
+  std::pair<int, std::string> saved() const {
+    fs::path newest;
+    for (const auto& entry : fs::directory_iterator(output() / "checkpoints"))
+      if (entry.path().filename().string().starts_with("step-")) newest = std::max(newest, entry.path());
+    if (newest.empty()) return {};
+    return {std::stoi(newest.filename().string().substr(5)), read_if_there(newest / "model.safetensors")};
+  }
+  static std::vector<std::string> config(int steps) {
+    return {"train.max_steps=" + std::to_string(steps), "train.lr_scheduler_type=constant",
+            "train.save_steps=100", "train.global_batch_size=256"};
+  }
+
+  const Groups groups;
+  const Hosts hosts{kNodes};
+
+ private:
+  static std::string endpoint() { return Hosts::address(0) + ":29400"; }
+  std::unique_ptr<Process> start(int node) const {
+    const std::vector<std::string> options{"--rdzv_endpoint",  endpoint(),
+                                           "--rdzv_id",        "four",
+                                           "--nnodes",         std::to_string(kNodes),
+                                           "--node_rank",      std::to_string(node),
+                                           "--nproc_per_node", "1",
+                                           "--lanes",          "1",
+                                           "--log_dir",        hosts.directory() / "logs"};
+    const auto core = std::to_string(node % 2);
+    return std::make_unique<Process>(hosts.on(
+        node, groups.in(node, joined({"taskset", "-c", core},
+                                     training(options, hosts.directory() / "out", config(1'000'000))))));
+  }
+
+  std::vector<std::unique_ptr<Process>> agents_;
+};
+
+// The rank and its cause are named.
+void expect(const Job& job, const json& rank, const std::string& cause) {
+  CAPTURE(cause);
+  const auto planted = std::chrono::steady_clock::now();
+  CHECK_MESSAGE(eventually([&] { return job.names(rank, cause); }, std::chrono::seconds(30)),
+                job.status()["verdict"].dump());
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - planted;
+  MESSAGE(cause << " after " << took.count() << " s: " << job.status()["verdict"].dump());
+}
+
+// Undone with its end.
+struct Undo {
+  std::function<void()> undo;
+  ~Undo() { undo(); }
+};
+
+}  // namespace
+
+TEST_CASE("who slows the others is named, and why" * doctest::test_suite("cgroup")) {
+  if (const std::string why = why_no_hosts(); !why.empty()) return skip(why);
+  if (!Groups().there()) return skip("no control group can be made here");
+  if (std::thread::hardware_concurrency() < 2) return skip("needs two cores");
+  Job job;
+  for (const auto end = std::chrono::steady_clock::now() + kQuiet; std::chrono::steady_clock::now() < end;) {
+    CHECK_MESSAGE(job.verdict().is_null(), job.verdict().dump());
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
+  CHECK(job.events().empty());
+  const json worker = job.status()["nodes"][2]["workers"][0];
+  CHECK_MESSAGE(worker["rank"] == 2, worker.dump());
+  CHECK_MESSAGE(worker["times"]["steps"] > 20, worker.dump());
+  CHECK_MESSAGE(worker["usage"]["cpu"] > 0, worker.dump());
+
+  std::pair<int, std::string> saved;
+  {
+    const Process burner(job.groups.in(
+        kDisturbed, {"taskset", "-c", std::to_string(kDisturbed % 2), "sh", "-c", "while :; do :; done"}));
+    expect(job, kDisturbed, "shared_cores");
+    saved = job.saved();
+  }
+  {
+    const Undo no_limit{[&] { job.groups.limit(kDisturbed, ""); }};
+    job.groups.limit(kDisturbed, "4000");
+    expect(job, kDisturbed, "throttled");
+  }
+  {
+    const auto on_cable = [&](const std::string& change, const std::vector<std::string>& how) {
+      const std::vector<std::string> tc{"tc", "qdisc", change, "dev", "eth0", "root"};
+      return run(job.hosts.on(kDisturbed, joined(tc, how))).exit_code == 0;
+    };
+    // Or, where the kernel knows no delay, a rate that delays a step's messages by about as much.
+    CHECK((on_cable("add", {"netem", "delay", "20ms"}) ||
+           on_cable("add", {"tbf", "rate", "60mbit", "burst", "64kb", "latency", "500ms"})));
+    expect(job, json(), "network");
+    on_cable("del", {});
+  }
+  CHECK_MESSAGE(eventually([&] { return job.verdict().is_null(); }, std::chrono::seconds(30)),
+                job.verdict().dump());
+  const std::vector<json> events = job.events();
+  REQUIRE(events.size() >= 4);
+  CHECK(events.front()["rank"] == kDisturbed);
+  CHECK(events.front()["cause"] == "shared_cores");
+  CHECK(events.back()["text"] == "");
+
+  const auto& [steps, bytes] = saved;
+  REQUIRE(steps > 0);
+  const Folder quiet;
+  const std::vector<std::string> alone = training(standalone(2), quiet / "out", Job::config(steps));
+  const Ended ended = Process(job.groups.in(0, alone)).end();
+  REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
+  CHECK(bytes == model(quiet / "out"));
+}
