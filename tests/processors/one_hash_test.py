@@ -26,6 +26,8 @@ JOBS = {
     "convnet": {"model": {"type": "convnet"}, "data": PICTURES,
                 "train": {**TRAIN, "momentum": 0.9, "lr_scheduler_type": "polynomial", "lr_scheduler_kwargs": {"power": 1.7},
                           "label_smoothing_factor": 0.1}},
+    "convnet of few samples": {"model": {"type": "convnet", "channels": [4, 6]}, "data": PICTURES,
+                               "train": {**TRAIN, "micro_batch_size": 2, "optim": "adamw"}},
     "gpt2": {"model": {"type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 32, "n_positions": 24, "dropout": 0.1},
              "data": {"type": "text", "path": "words.txt", "sequence_length": 24},
              "train": {**TRAIN, "optim": "adamw", "weight_decay": 0.1, "warmup_steps": 1, "lr_scheduler_type": "inverse_sqrt"}},
@@ -33,6 +35,7 @@ JOBS = {
 HASHES = {
     "mlp": "c3d67fe41b551e40d7c50fa2686747b2090b06ae7126cc765b5ce8d2f639cd1f",
     "convnet": "2b0a730b086cc30c6a4ebb90a0444e8c2a35165c922d74c60748ee69e183f69a",
+    "convnet of few samples": "8b46a6038fdd14baaf124459d0e4e83e480bdf4830a840334ee68b1777f859f3",
     "gpt2": "e217864a46b11cb9c538379d11c0490f40d09171ef45133873fbbfca381b492a",
 }
 
@@ -84,7 +87,7 @@ class OneHashTest(unittest.TestCase):
                 self.check_all()
 
     def test_a_name_that_is_no_instruction_set_is_refused(self):
-        done = subprocess.run([BIN / "dtrun-worker", "fingerprint"], input=json.dumps({**JOBS["mlp"], "output_dir": "x"}), text=True,
+        done = subprocess.run([BIN / "dtrun-worker", "fingerprint"], input=json.dumps({**JOBS["convnet"], "output_dir": "x"}), text=True,
                               env={**os.environ, "DTRUN_CPU": "mmx"}, capture_output=True, timeout=LIMIT_S, check=False)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("DTRUN_CPU=mmx in the environment: expected avx512, avx2 or baseline", done.stdout + done.stderr)

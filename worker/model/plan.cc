@@ -301,10 +301,14 @@ class Planner {
   void plan_work_memory() {
     const std::size_t all = rows_ * static_cast<std::size_t>(program_.sample.targets);
     plan_.logit_rows = std::clamp<std::size_t>(kLogitFloats / classes(), 1, all);
-    for (const Node& node : program_.nodes)
+    for (const Node& node : program_.nodes) {
+      const ValueShape& out = program_.values[node.out];
       if (std::holds_alternative<Attention>(node.op))
-        plan_.scores =
-            std::max(plan_.scores, 2 * kQueryRows * static_cast<std::size_t>(program_.values[node.out].rows));
+        plan_.scores = std::max(plan_.scores, 2 * kQueryRows * static_cast<std::size_t>(out.rows));
+      if (const auto* conv = std::get_if<Conv2d>(&node.op))
+        plan_.columns = std::max(plan_.columns, static_cast<std::size_t>(conv->in_channels) * conv->kernel *
+                                                    conv->kernel * out.row.height * out.row.width);
+    }
   }
   std::size_t aligned(std::size_t elements) const {
     return (elements + device_.alignment - 1) / device_.alignment * device_.alignment;

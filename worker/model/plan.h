@@ -67,9 +67,9 @@ struct Plan {
                                             // from forward
   std::size_t logits = kNowhere;            // PlanFor::whole_logits
   std::size_t arena = 0;                    // elements
-  // Beside the arena: as many rows of logits as are in memory at a time, and room for attention's scores of
-  // kQueryRows queries and for their gradients, in floats.
-  std::size_t logit_rows = 0, scores = 0;
+  // Beside the arena: as many rows of logits as are in memory at a time, and, in floats, room for attention's
+  // scores of kQueryRows queries and for their gradients, and for the windows of one sample's convolution.
+  std::size_t logit_rows = 0, scores = 0, columns = 0;
 };
 
 // Query rows that attention computes at a time: their scores against all keys stay in the cache, and keys

@@ -17,6 +17,7 @@
 #include "worker/config/bf16.h"
 #include "worker/device/cpu/onednn/matmul.h"
 #include "worker/device/cpu/planned/generator.h"
+#include "worker/device/cpu/planned/lane.h"
 #include "worker/device/device.h"
 #include "worker/device/lane_team.h"
 
@@ -73,6 +74,14 @@ double distance(const std::vector<float>& gradient, const std::vector<double>& r
   }
   return std::sqrt(difference / length);
 }
+
+std::unique_ptr<Lane> grouped_lane(const Program& program, int rows) {
+  return make_cpu_lane(program, rows, make_grouped_graph(program, rows));
+}
+std::unique_ptr<Lane> planned_lane(const Program& program, int rows) {
+  return make_planned_lane(program, rows, {});
+}
+constexpr std::unique_ptr<Lane> (*kBothWays[])(const Program&, int) = {grouped_lane, planned_lane};
 
 double largest_error(const Outcome& outcome, const reference::Result& right) {
   double scale = 0, error = 0;
@@ -154,7 +163,7 @@ TEST_CASE("a planned lane of bf16 is near fp64, and rounds what is multiplied an
 TEST_CASE("loss, hits and gradient are the reference's for every network and capacity") {
   for (const NamedProgram& named : test_programs()) {
     const Program& program = named.program;
-    for (const int capacity : {1, 5, 16, 20}) {
+    for (const int capacity : {1, 2, 5, 16, 20}) {
       CAPTURE(named.name);
       CAPTURE(capacity);
       const Problem problem(program, capacity);
@@ -173,9 +182,9 @@ TEST_CASE(
     const Program& program = named.program;
     CAPTURE(named.name);
     const Problem problem(program, 16);
-    for (const auto make : {make_grouped_graph, make_onednn_graph}) {
+    for (const auto make : kBothWays) {
       for (const int rows : {2, 9}) {
-        const auto lane = make_cpu_lane(program, rows, make(program, rows, {}));
+        const auto lane = make(program, rows);
         lane->parameters_changed(problem.parameters.data());
         const Outcome outcome = train(*lane, program, problem.microbatch(rows));
         const auto right = expected(program, problem, rows);
@@ -186,20 +195,18 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("the device takes the grouped loops from 6 rows on and oneDNN below, which round differently") {
+TEST_CASE("the device takes the grouped loops from 3 rows on and a plan below, which round differently") {
   const Program program = convnet_program();
-  for (const int rows : {5, 6}) {
+  for (const int rows : {2, 3}) {
     CAPTURE(rows);
     const Problem problem(program, rows);
-    auto run = [&](std::unique_ptr<CpuGraph> graph) {
-      const auto lane = make_cpu_lane(program, rows, std::move(graph));
+    auto run = [&](const std::unique_ptr<Lane>& lane) {
       lane->parameters_changed(problem.parameters.data());
       return train(*lane, program, problem.microbatch(rows));
     };
-    const Outcome grouped = run(make_grouped_graph(program, rows)),
-                  onednn = run(make_onednn_graph(program, rows));
-    REQUIRE_FALSE(grouped == onednn);
-    CHECK(train(program, rows, problem, rows) == (rows < 6 ? onednn : grouped));
+    const Outcome grouped = run(grouped_lane(program, rows)), planned = run(planned_lane(program, rows));
+    REQUIRE_FALSE(grouped == planned);
+    CHECK(train(program, rows, problem, rows) == (rows < 3 ? planned : grouped));
   }
 }
 
@@ -216,7 +223,7 @@ TEST_CASE("evaluating gives training's loss and hits") {
 
 TEST_CASE("rows that are not real add nothing, whatever lies in them") {
   const Program program = convnet_program();
-  for (const int capacity : {5, 12, 16, 64}) {
+  for (const int capacity : {2, 5, 12, 16, 64}) {
     CAPTURE(capacity);
     Problem zeros(program, capacity), rubbish(program, capacity);
     const int samples = capacity * 3 / 5;
@@ -231,7 +238,7 @@ TEST_CASE("rows that are not real add nothing, whatever lies in them") {
 
 TEST_CASE("a microbatch gives the same bits again, after others, in another lane and from other addresses") {
   const Program program = convnet_program();
-  for (const int capacity : {4, 16, 64}) {
+  for (const int capacity : {2, 16, 64}) {
     CAPTURE(capacity);
     const Problem problem(program, capacity), other(program, capacity, 6);
     const Outcome first = train(program, capacity, problem, capacity);

@@ -14,16 +14,11 @@ constexpr const char* kFp32 = "cpu, fp32 1";
 }  // namespace
 
 std::string cpu_fingerprint(const Program& program, int capacity) {
-  const std::string onednn = onednn::version() + " with " + onednn::instruction_set();
-  switch (cpu_layout(program, capacity)) {
-    case CpuLayout::kGrouped:
-      return grouped::kernels().fused ? kFp32 : "cpu, loops without fused multiply-add";
-    case CpuLayout::kOneDnn:
-      return "cpu, " + onednn;
-    case CpuLayout::kPlanned:
-      break;
-  }
-  return std::string(kFp32) + (program.bf16 ? ", " + onednn + ", bf16 by " + onednn::bf16_unit() : "");
+  if (cpu_layout(program, capacity) == CpuLayout::kGrouped && !grouped::kernels().fused)
+    return "cpu, loops without fused multiply-add";
+  if (!program.bf16) return kFp32;
+  return std::string(kFp32) + ", " + onednn::version() + " with " + onednn::instruction_set() + ", bf16 by " +
+         onednn::bf16_unit();
 }
 
 }  // namespace dtrun::worker

@@ -9,10 +9,9 @@
 namespace dtrun::worker {
 namespace {
 
-// A group of 16 costs the same however few of its rows are real; oneDNN's time grows with the rows. For the
-// convnet with AVX-512 the two times are equal between 5 and 6 rows (0.7 ms); at 16 rows oneDNN takes 2.8
-// times as long, because its channel blocks of 16 fit 20 channels badly.
-constexpr int kRowsWorthAGroup = 6;
+// A group of 16 costs the same however few of its rows are real, the planned lane as much for each row. With
+// AVX-512 a group of the convnet takes 0.7 ms in training, three rows of a plan as long.
+constexpr int kRowsWorthAGroup = 3;
 
 // Whether the program has operations on images, which need layouts of their own.
 bool is_for_images(const Program& program) {
@@ -32,17 +31,17 @@ std::size_t rounded_floats(const Program& program, const Plan& plan, int capacit
 
 std::size_t planned_floats(const Program& program, int capacity) {
   const Plan plan = make_plan(program, capacity);
-  return plan.arena + plan.logit_rows * program.sample.classes + plan.scores +
+  return plan.arena + plan.logit_rows * program.sample.classes + plan.scores + plan.columns +
          (program.bf16 ? rounded_floats(program, plan, capacity) : 0);
 }
 
 // Each activation with its gradient, without the samples; the logits and their gradient in rows as well.
-std::size_t image_floats(const Program& program, std::size_t rows, bool grouped) {
+std::size_t grouped_floats(const Program& program, std::size_t rows) {
   const LoweredProgram lowered = lower(program);
   std::size_t floats = rows * (program.sample.shape.size() + 2 * lowered.classes);
   for (const Operation& operation : lowered.operations) {
     floats += 2 * rows * operation.out.size();
-    if (grouped && std::holds_alternative<Linear>(operation.op))
+    if (std::holds_alternative<Linear>(operation.op))
       floats += rows * grouped::padded_features(static_cast<int>(operation.in.size()));
   }
   return floats;
@@ -51,22 +50,13 @@ std::size_t image_floats(const Program& program, std::size_t rows, bool grouped)
 }  // namespace
 
 CpuLayout cpu_layout(const Program& program, int capacity) {
-  if (!is_for_images(program)) return CpuLayout::kPlanned;
-  return capacity >= kRowsWorthAGroup ? CpuLayout::kGrouped : CpuLayout::kOneDnn;
+  return is_for_images(program) && capacity >= kRowsWorthAGroup ? CpuLayout::kGrouped : CpuLayout::kPlanned;
 }
 
 std::size_t cpu_lane_floats(const Program& program, int capacity) {
+  if (cpu_layout(program, capacity) == CpuLayout::kPlanned) return planned_floats(program, capacity);
   const auto rows = static_cast<std::size_t>(capacity);
-  switch (cpu_layout(program, capacity)) {
-    case CpuLayout::kPlanned:
-      return planned_floats(program, capacity);
-    case CpuLayout::kGrouped:
-      return image_floats(program, (rows + grouped::kGroup - 1) / grouped::kGroup * grouped::kGroup, true);
-    case CpuLayout::kOneDnn:
-      break;
-  }
-  // The oneDNN graph also keeps the weights in oneDNN's order, and a gradient.
-  return image_floats(program, rows, false) + 3 * program.size;
+  return grouped_floats(program, (rows + grouped::kGroup - 1) / grouped::kGroup * grouped::kGroup);
 }
 
 }  // namespace dtrun::worker

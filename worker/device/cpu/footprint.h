@@ -9,9 +9,8 @@
 namespace dtrun::worker {
 
 enum class CpuLayout : std::uint8_t {
-  kPlanned,  // planned/: call by call, no images
+  kPlanned,  // planned/: call by call
   kGrouped,  // grouped/: images, 16 samples side by side
-  kOneDnn,   // onednn/: images, few samples
 };
 
 // A function of program and capacity alone, so that every lane of a job decides the same.

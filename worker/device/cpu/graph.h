@@ -1,6 +1,5 @@
-// A network made ready to run on one CPU thread for a fixed number of rows. Its two implementations are
-// grouped/ (own loops, samples side by side) and onednn/. lane.cc adds the loss, the statistics and the
-// buckets.
+// A network of images made ready to run on one CPU thread for a fixed number of rows: grouped/ (own loops,
+// samples side by side). lane.cc adds the loss, the statistics and the buckets.
 #pragma once
 
 #include <cstddef>
@@ -33,6 +32,5 @@ class CpuGraph {
 };
 
 std::unique_ptr<CpuGraph> make_grouped_graph(const Program& program, int capacity, NodeClock clock = {});
-std::unique_ptr<CpuGraph> make_onednn_graph(const Program& program, int capacity, NodeClock clock = {});
 
 }  // namespace dtrun::worker

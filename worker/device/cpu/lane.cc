@@ -65,13 +65,11 @@ class CpuDevice : public Device {
   OpTimer& timer() override { return *timer_; }
   std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
     std::call_once(has_lane_, [&] { fingerprint_ = cpu_fingerprint(program, capacity); });
-    const CpuLayout layout = cpu_layout(program, capacity);
     const NodeClock clock = timer_->clock_of(program, capacity);
-    if (layout == CpuLayout::kPlanned) return make_planned_lane(program, capacity, clock);
+    if (cpu_layout(program, capacity) == CpuLayout::kPlanned)
+      return make_planned_lane(program, capacity, clock);
     if (program.bf16) throw WorkerError(kExitSoftware, "operations on images have no bf16");
-    auto graph = layout == CpuLayout::kGrouped ? make_grouped_graph(program, capacity, clock)
-                                               : make_onednn_graph(program, capacity, clock);
-    return make_cpu_lane(program, capacity, std::move(graph));
+    return make_cpu_lane(program, capacity, make_grouped_graph(program, capacity, clock));
   }
 
  private:

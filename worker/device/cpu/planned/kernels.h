@@ -16,6 +16,12 @@ struct DropoutStream {
   std::uint32_t a, b, use;
 };
 
+// One sample's images, [channels][height][width], and a square window over them: of a convolution with stride
+// 1, or of a pool whose stride is the window. No padding.
+struct Windows {
+  int channels, height, width, size;
+};
+
 // "add": the result is added to the output's old value, else it overwrites.
 struct Kernels {
   const char* instruction_set;
@@ -38,6 +44,18 @@ struct Kernels {
   void (*fill_rows)(std::size_t rows, std::size_t width, const float* row, float* out);
   // The sum of the rows, in their order.
   void (*sum_rows)(std::size_t rows, std::size_t width, const float* in, bool add, float* sum);
+
+  // sums[r] = the sum of row r.
+  void (*sum_each_row)(std::size_t rows, std::size_t width, const float* in, bool add, float* sums);
+
+  // A convolution as a matmul (Caffe's im2col): columns [channels * size * size][positions of the window]
+  // have each window's values; col2im adds them up where they came from.
+  void (*im2col)(const Windows& windows, const float* in, float* columns);
+  void (*col2im)(const Windows& windows, const float* columns, float* in_gradient);
+  // The largest value of each window; its gradient goes to the first of the largest.
+  void (*max_pool)(const Windows& windows, const float* in, float* out);
+  void (*max_pool_backward)(const Windows& windows, const float* in, const float* out,
+                            const float* out_gradient, bool add, float* in_gradient);
 
   // moments: [rows][mean, 1 / standard deviation], for backward.
   void (*layer_norm)(std::size_t rows, std::size_t width, float epsilon, const float* in, const float* weight,

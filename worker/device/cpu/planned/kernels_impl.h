@@ -166,6 +166,71 @@ void sum_rows(std::size_t rows, std::size_t width, const float* in, bool add, fl
   }
 }
 
+void sum_each_row(std::size_t rows, std::size_t width, const float* in, bool add, float* sums) {
+  for (std::size_t r = 0; r < rows; ++r)
+    put(add, sum_of(width, [&](std::size_t i) { return in[r * width + i]; }), sums + r);
+}
+
+// Calls each(offset of a window's row in the images, count, offset of its values in the columns): each row of
+// values that lie next to each other in both.
+template <typename Each>
+inline void each_run(const Windows& w, const Each& each) {
+  const int rows = w.height - w.size + 1, count = w.width - w.size + 1;
+  std::size_t column = 0;
+  for (int c = 0; c < w.channels; ++c)
+    for (int ky = 0; ky < w.size; ++ky)
+      for (int kx = 0; kx < w.size; ++kx)
+        for (int y = 0; y < rows; ++y, column += count)
+          each((static_cast<std::size_t>(c) * w.height + y + ky) * w.width + kx, count, column);
+}
+
+void im2col(const Windows& windows, const float* in, float* columns) {
+  each_run(windows, [&](std::size_t from, int count, std::size_t to) {
+    for (int i = 0; i < count; ++i) columns[to + i] = in[from + i];
+  });
+}
+
+void col2im(const Windows& windows, const float* columns, float* in_gradient) {
+  each_run(windows, [&](std::size_t to, int count, std::size_t from) {
+    for (int i = 0; i < count; ++i) in_gradient[to + i] += columns[from + i];
+  });
+}
+
+// Calls each(offset of a window's first value) in the order of the pool's outputs.
+template <typename Each>
+inline void each_window(const Windows& w, const Each& each) {
+  for (int c = 0; c < w.channels; ++c)
+    for (int y = 0; y + w.size <= w.height; y += w.size)
+      for (int x = 0; x + w.size <= w.width; x += w.size)
+        each((static_cast<std::size_t>(c) * w.height + y) * w.width + x);
+}
+
+void max_pool(const Windows& w, const float* in, float* out) {
+  each_window(w, [&](std::size_t first) {
+    float best = in[first];
+    for (int ky = 0; ky < w.size; ++ky)
+      for (int kx = 0; kx < w.size; ++kx) {
+        const float value = in[first + ky * w.width + kx];
+        best = best < value || value != value ? value : best;  // keeps NaN
+      }
+    *out++ = best;
+  });
+}
+
+void max_pool_backward(const Windows& w, const float* in, const float* out, const float* out_gradient,
+                       bool add, float* in_gradient) {
+  if (!add) __builtin_memset(in_gradient, 0, sizeof(float) * w.channels * w.height * w.width);
+  each_window(w, [&](std::size_t first) {
+    const float best = *out++, left = *out_gradient++;
+    for (int i = 0; i < w.size * w.size; ++i) {
+      const std::size_t at = first + i / w.size * w.width + i % w.size;
+      if (in[at] != best) continue;
+      in_gradient[at] += left;
+      break;
+    }
+  });
+}
+
 void layer_norm(std::size_t rows, std::size_t width, float epsilon, const float* in, const float* weight,
                 const float* bias, float* moments, float* out) {
   const auto count = static_cast<float>(width);
@@ -305,6 +370,11 @@ constexpr Kernels kKernels{
     .add = add,
     .fill_rows = fill_rows,
     .sum_rows = sum_rows,
+    .sum_each_row = sum_each_row,
+    .im2col = im2col,
+    .col2im = col2im,
+    .max_pool = max_pool,
+    .max_pool_backward = max_pool_backward,
     .layer_norm = layer_norm,
     .layer_norm_backward = layer_norm_backward,
     .causal_softmax = causal_softmax,

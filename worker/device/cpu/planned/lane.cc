@@ -30,11 +30,8 @@ class PlannedLane final : public Lane {
         classifier_(std::get<Linear>(program_.nodes[plan_.classifier].op)),
         logits_(plan_.logit_rows * classifier_.out_features),
         scores_(plan_.scores),
-        clock_(std::move(clock)) {
-    for (const Node& node : program_.nodes)
-      if (std::holds_alternative<Conv2d>(node.op) || std::holds_alternative<MaxPool2d>(node.op))
-        throw WorkerError(kExitSoftware, "a planned lane has no operations on images");
-  }
+        columns_(plan_.columns),
+        clock_(std::move(clock)) {}
 
   Stream& stream() override { return *stream_; }
 
@@ -113,12 +110,94 @@ class PlannedLane final : public Lane {
     return gradient_ + program_.parameters[parameter].offset;
   }
 
-  // ---- operations. Images are not among them.
+  // ---- operations
 
-  void forward(const Conv2d&, const Node&) {}
-  void backward(const Conv2d&, const Node&, const Call&) {}
-  void forward(const MaxPool2d&, const Node&) {}
-  void backward(const MaxPool2d&, const Node&, const Call&) {}
+  planned::Windows windows(const Node& node, int size) const {
+    const SampleShape& in = program_.values[node.in[0]].row;
+    return {in.channels, in.height, in.width, size};
+  }
+  // A convolution of one sample is a matmul: [out channels, patch] by [patch, positions].
+  struct Convolution {
+    planned::Windows windows;
+    std::int64_t channels, patch, positions;
+    std::size_t in, out;  // floats of a sample
+  };
+  Convolution convolution(const Conv2d& l, const Node& node) const {
+    const SampleShape& out = program_.values[node.out].row;
+    return {.windows = windows(node, l.kernel),
+            .channels = l.out_channels,
+            .patch = std::int64_t{l.in_channels} * l.kernel * l.kernel,
+            .positions = std::int64_t{out.height} * out.width,
+            .in = program_.values[node.in[0]].row.size(),
+            .out = out.size()};
+  }
+  void forward(const Conv2d& l, const Node& node) {
+    const Convolution c = convolution(l, node);
+    for (std::size_t n = 0; n < samples_; ++n) {
+      float* const to = out(node.out) + n * c.out;
+      k_.im2col(c.windows, in(node.in[0]) + n * c.in, columns_.data());
+      for (std::int64_t o = 0; o < c.channels; ++o)
+        std::fill_n(to + o * c.positions, c.positions, weight(l.bias)[o]);
+      multiply({.m = c.channels,
+                .n = c.positions,
+                .k = c.patch,
+                .a = matrix(l.weight),
+                .a_stride = c.patch,
+                .b = matmuls_.operand(kRight, columns_.data(), c.patch * c.positions),
+                .b_stride = c.positions,
+                .beta = 1,
+                .c = to,
+                .c_stride = c.positions});
+    }
+  }
+  void backward(const Conv2d& l, const Node& node, const Call& call) {
+    const Convolution c = convolution(l, node);
+    if (call.in[0] == Into::kWrite) std::fill_n(gradient(node.in[0]), count(node.in[0]), 0.0f);
+    for (std::size_t n = 0; n < samples_; ++n) {
+      const float* const d_out = gradient(node.out) + n * c.out;
+      const Element* const d = matmuls_.operand(kLeft, d_out, c.out);
+      const bool add = n > 0 || call.parameters == Into::kAdd;
+      k_.im2col(c.windows, in(node.in[0]) + n * c.in, columns_.data());
+      multiply({.b_transposed = true,
+                .m = c.channels,
+                .n = c.patch,
+                .k = c.positions,
+                .a = d,
+                .a_stride = c.positions,
+                .b = matmuls_.operand(kRight, columns_.data(), c.patch * c.positions),
+                .b_stride = c.positions,
+                .beta = add ? 1.0f : 0.0f,
+                .c = weight_gradient(l.weight),
+                .c_stride = c.patch});
+      k_.sum_each_row(c.channels, c.positions, d_out, add, weight_gradient(l.bias));
+      if (call.in[0] == Into::kNone) continue;
+      multiply({.a_transposed = true,
+                .m = c.patch,
+                .n = c.positions,
+                .k = c.channels,
+                .a = matrix(l.weight),
+                .a_stride = c.patch,
+                .b = d,
+                .b_stride = c.positions,
+                .c = columns_.data(),
+                .c_stride = c.positions});
+      k_.col2im(c.windows, columns_.data(), gradient(node.in[0]) + n * c.in);
+    }
+  }
+
+  void forward(const MaxPool2d& l, const Node& node) {
+    const std::size_t from = program_.values[node.in[0]].size(), to = program_.values[node.out].size();
+    for (std::size_t n = 0; n < samples_; ++n)
+      k_.max_pool(windows(node, l.kernel), in(node.in[0]) + n * from, out(node.out) + n * to);
+  }
+  void backward(const MaxPool2d& l, const Node& node, const Call& call) {
+    const std::size_t from = program_.values[node.in[0]].size(), to = program_.values[node.out].size();
+    for (std::size_t n = 0; n < samples_; ++n)
+      k_.max_pool_backward(windows(node, l.kernel), in(node.in[0]) + n * from, in(node.out) + n * to,
+                           gradient(node.out) + n * to, call.in[0] == Into::kAdd,
+                           gradient(node.in[0]) + n * from);
+  }
+
   // A view; its gradient too.
   void forward(const Flatten&, const Node&) {}
   void backward(const Flatten&, const Node& node, const Call& call) { pass_on(node, 0, call.in[0]); }
@@ -441,8 +520,9 @@ class PlannedLane final : public Lane {
   const planned::Kernels& k_ = planned::kernels();
   const Buffer arena_;
   const Linear classifier_;
-  const Buffer logits_;  // [logit rows, classes]
-  const Buffer scores_;  // attention's scores, and their gradients
+  const Buffer logits_;   // [logit rows, classes]
+  const Buffer scores_;   // attention's scores, and their gradients
+  const Buffer columns_;  // of a convolution's sample
   Matmuls matmuls_;
   const float* weights_ = nullptr;          // flat; the caller's
   const Microbatch* microbatch_ = nullptr;  // the current one

@@ -1,5 +1,5 @@
-// A lane that carries out a plan (worker/model/plan.h), call by call: matmuls by oneDNN, the rest by
-// the loops of kernels.h. For programs without images.
+// A lane that carries out a plan (worker/model/plan.h), call by call: matmuls (matmuls.h), and the loops of
+// kernels.h.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace dtrun::worker {
 
-// Called on the thread that will run the lane. Throws WorkerError: EX_SOFTWARE for a program with an
-// operation on images, EX_CONFIG for a bf16 program on a processor that cannot multiply bf16.
+// Called on the thread that will run the lane. Throws WorkerError (EX_CONFIG) on a processor that cannot
+// multiply as the program wants it.
 std::unique_ptr<Lane> make_planned_lane(const Program& program, int capacity, NodeClock clock);
 
 }  // namespace dtrun::worker
