@@ -21,7 +21,7 @@ WORDS = "to be or not to be that is the question whether tis nobler in the mind 
 
 # Each kind of model, and each rule whose numbers come from functions of a library elsewhere: cosine, powers, norms.
 JOBS = {
-    "mlp": {"model": {"type": "mlp", "hidden_sizes": [48]}, "data": PICTURES,
+    "mlp": {"model": {"type": "mlp", "hidden_sizes": [48]}, "data": {**PICTURES, "shape": [3, 16, 16]},
             "train": {**TRAIN, "optim": "adamw", "lr_scheduler_type": "cosine", "max_grad_norm": 1.0}},
     "convnet": {"model": {"type": "convnet"}, "data": PICTURES,
                 "train": {**TRAIN, "momentum": 0.9, "lr_scheduler_type": "polynomial", "lr_scheduler_kwargs": {"power": 1.7},
@@ -33,7 +33,7 @@ JOBS = {
              "train": {**TRAIN, "optim": "adamw", "weight_decay": 0.1, "warmup_steps": 1, "lr_scheduler_type": "inverse_sqrt"}},
 }
 HASHES = {
-    "mlp": "c3d67fe41b551e40d7c50fa2686747b2090b06ae7126cc765b5ce8d2f639cd1f",
+    "mlp": "3b7fe5c6a7627b021c8002ec6ddc4b637d137ce819a3ee2388ef25b03d7a8cb1",
     "convnet": "2b0a730b086cc30c6a4ebb90a0444e8c2a35165c922d74c60748ee69e183f69a",
     "convnet of few samples": "8b46a6038fdd14baaf124459d0e4e83e480bdf4830a840334ee68b1777f859f3",
     "gpt2": "e217864a46b11cb9c538379d11c0490f40d09171ef45133873fbbfca381b492a",
