@@ -36,7 +36,7 @@ std::optional<pid_t> oom_victim(std::string_view line) {
 }
 
 fs::path oom_counter(const std::string& cgroup, const std::string& mountinfo) {
-  const fs::path machine = "/proc/vmstat";
+  fs::path machine = "/proc/vmstat";
   const auto group = control_group("memory", cgroup, mountinfo);
   if (!group) return machine;
   return group->folder / (group->unified ? "memory.events" : "memory.oom_control");

@@ -84,7 +84,8 @@ class GlooPending final : public Work {
   void wait_from(int first, const Waited& waited) override {
     check(*mesh_);
     const Pulse::WaitsForPeers alive;
-    std::ranges::stable_partition(operations_, [first](const auto& each) { return each.peer >= first; });
+    std::stable_partition(operations_.begin(), operations_.end(),
+                          [first](const PendingOperation& each) { return each.peer >= first; });
     for (PendingOperation& operation : operations_) {
       const Clock::time_point from = Clock::now();
       try {

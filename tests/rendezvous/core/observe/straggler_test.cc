@@ -67,6 +67,8 @@ class Job {
                       [](int of) { return "node" + std::to_string(of); });
   }
 
+  void pass(Millis time) { now_ += time; }
+
   StragglerWatch watch;
 
  private:
@@ -189,6 +191,18 @@ TEST_CASE("fewer than the steps of a window tell nothing, however long they take
   Job job(4);
   CHECK(job.run(19, kSharedCores(4, 3), 1).empty());
   CHECK_FALSE(job.watch.verdict().has_value());
+}
+
+TEST_CASE("a rank whose numbers fall has no windows, and makes no other one slow") {
+  Job job(2);
+  StepTimes grows, falls{.math = 100};
+  for (int second = 0; second < 30; ++second) {
+    job.pass(1000);
+    grows.steps += 40, grows.math += 0.5;
+    falls.steps += 40, falls.math -= 0.5, falls.wait_peers += 1;
+    CHECK_FALSE(job.tell(0, grows).has_value());
+    CHECK_FALSE(job.tell(1, falls).has_value());
+  }
 }
 
 TEST_CASE("a rank that says nothing leaves the others unjudged, and numbers that fall begin anew") {
