@@ -129,13 +129,14 @@ Status Driver::prepare() {
     }
   }
   if (Status status = hold_master_port(); !status.ok()) return status;
-  auto link = Link::start(
-      spec_.rendezvous, spec_.run_id, identity_.member_id, unauthenticated_files.value(), scratch_, loop_,
-      [this](auto event) { from_client(std::move(event)); },
-      [this](const std::string& line) {
-        log_.write("notice", {{"text", line}});
-        console_.notice(line);
-      });
+  auto link = Link::start(spec_.rendezvous, spec_.run_id, identity_.member_id, unauthenticated_files.value(),
+                          scratch_, loop_, [this](auto event) { from_client(std::move(event)); },
+                          {.notice =
+                               [this](const std::string& line) {
+                                 log_.write("notice", {{"text", line}});
+                                 console_.notice(line);
+                               },
+                           .page = [this](const std::string& text) { tell_page(text); }});
   if (!link.ok()) return link.status();
   link_ = std::move(link).value();
   const std::vector<int> ports = ports_of(spec_.rendezvous.hosting);
@@ -151,6 +152,13 @@ Status Driver::prepare() {
                        {"gpus", gpus_text(spec_.gpus)}});
   workers_.begin();
   return {};
+}
+
+// A program's output on a pipe is not disturbed: whoever reads it did not ask for a page.
+void Driver::tell_page(const std::string& text) {
+  log_.write("page", {{"text", text}});
+  const bool builtin = std::holds_alternative<BuiltinTrainer>(spec_.program);
+  if (builtin || console_.has_terminal()) console_.tell_job(console_.palette().message("watch: " + text));
 }
 
 void Driver::listen_to_launcher() {

@@ -42,6 +42,7 @@ class Driver {
  private:
   Console& open_console();
   Status prepare();
+  void tell_page(const std::string& text);
   void give_up(const Status& status);
   void listen_to_launcher();
   void take_input(const std::string& text);

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "agent/local_address.h"
+#include "proto/base/ids.h"
 #include "rendezvous/client/peer_links.h"
+#include "rendezvous/http/open_page.h"
 #include "rendezvous/wire/election.h"
 #include "rendezvous/wire/grpc_setup.h"
 
@@ -41,7 +43,7 @@ void Link::Mailbox::post(Job job) {
 }
 
 Link::Link(const RendezvousSpec& spec, const std::string& run_id, std::string member_id,
-           std::size_t unauthenticated_files, Loop& loop, Sink sink, Tell tell)
+           std::size_t unauthenticated_files, Loop& loop, Sink sink, Tells tells)
     : spec_(spec),
       list_(std::get_if<Candidates>(&spec.hosting)),
       list_name_(list_ != nullptr ? list_of(*list_, run_id) : ""),
@@ -50,7 +52,7 @@ Link::Link(const RendezvousSpec& spec, const std::string& run_id, std::string me
       unauthenticated_files_(unauthenticated_files),
       loop_(loop),
       sink_(std::move(sink)),
-      tell_(std::move(tell)),
+      tells_(std::move(tells)),
       mailbox_(std::make_shared<Mailbox>()) {
   mailbox_->wake.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   host_ = rendezvous::list_text(hosts_of(spec.hosting));
@@ -61,14 +63,15 @@ Link::Link(const RendezvousSpec& spec, const std::string& run_id, std::string me
 
 Link::~Link() {
   client_.reset();
+  if (page_) loop_.forget(page_->listener());
   loop_.forget(mailbox_->wake.get());
 }
 
 Result<std::unique_ptr<Link>> Link::start(const RendezvousSpec& spec, const std::string& run_id,
                                           const std::string& member_id, std::size_t unauthenticated_files,
-                                          Scratch& scratch, Loop& loop, Sink sink, Tell tell) {
+                                          Scratch& scratch, Loop& loop, Sink sink, Tells tells) {
   std::unique_ptr<Link> link(
-      new Link(spec, run_id, member_id, unauthenticated_files, loop, std::move(sink), std::move(tell)));
+      new Link(spec, run_id, member_id, unauthenticated_files, loop, std::move(sink), std::move(tells)));
   const Status begun = std::visit([&](const auto& kind) { return link->begin(kind, scratch); }, spec.hosting);
   if (!begun.ok()) return begun;
   return link;
@@ -173,7 +176,7 @@ Status Link::host_on(const std::string& listen_address) {
   if (key_)
     options.turned_away = [this, mailbox = std::weak_ptr(mailbox_),
                            words = turned_away(*key_)](const std::string& address) {
-      if (const auto box = mailbox.lock()) box->post([this, line = address + words] { tell_(line); });
+      if (const auto box = mailbox.lock()) box->post([this, line = address + words] { tells_.notice(line); });
     };
   if (list_ != nullptr) {
     const int count = static_cast<int>(list_->hosts.size());
@@ -182,6 +185,9 @@ Status Link::host_on(const std::string& listen_address) {
                          .list = list_name_,
                          .peers = rendezvous::peers_on(list_->hosts, own_place_, ports_, key_, list_name_)};
     if (list_->first_start) options.candidate->settings.abstain = 0;
+    options.leads = [this, mailbox = std::weak_ptr(mailbox_)] {
+      if (const auto box = mailbox.lock()) box->post([this] { show_page(); });
+    };
   }
   // A Unix socket has no port.
   const std::vector<int> ports = ports_.empty() ? std::vector{0} : ports_;
@@ -193,9 +199,29 @@ Status Link::host_on(const std::string& listen_address) {
     if (!server.ok()) continue;
     server_ = std::move(server).value();
     port_ = port;
+    if (list_ == nullptr) show_page();
     return {};
   }
   return first;
+}
+
+// A page that cannot be shown is no reason not to run the job. Nobody has to look: a thread comes with the
+// first connection.
+void Link::show_page() {
+  if (page_ || !spec_.page.port) return;
+  const std::string host = host_name();
+  auto page = rendezvous::open_page(*server_, {.port = *spec_.page.port,
+                                               .address = spec_.page.address,
+                                               .key = key_ ? std::optional(*key_->key()) : std::nullopt,
+                                               .endpoint = endpoint(),
+                                               .host = host});
+  if (!page.ok()) return tells_.notice(page.status().message());
+  page_ = std::move(page).value();
+  loop_.watch(page_->listener(), EPOLLIN, [this](std::uint32_t) {
+    loop_.forget(page_->listener());
+    page_->serve();
+  });
+  tells_.page(rendezvous::page_text(page_->url(), host));
 }
 
 void Link::start_client() {

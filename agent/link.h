@@ -18,6 +18,7 @@
 #include "agent/system/loop.h"
 #include "proto/core/status.h"
 #include "rendezvous/client/client.h"
+#include "rendezvous/http/server.h"
 #include "rendezvous/server/server.h"
 
 namespace dtrun::agent {
@@ -25,7 +26,11 @@ namespace dtrun::agent {
 class Link {
  public:
   using Sink = std::function<void(rendezvous::ClientEvent)>;
-  using Tell = std::function<void(const std::string& line)>;  // people, on the loop
+  using Tell = std::function<void(const std::string& line)>;
+  struct Tells {  // people, on the loop
+    Tell notice;
+    Tell page;  // is called with page_text() once there is one
+  };
 
   // `sink` is called on the loop. Fails if a standalone coordinator cannot be started, whose socket lies in
   // `scratch`. A name is resolved in the background, so that a slow name service does not hold up signals.
@@ -33,7 +38,7 @@ class Link {
   // here.
   static Result<std::unique_ptr<Link>> start(const RendezvousSpec& spec, const std::string& run_id,
                                              const std::string& member_id, std::size_t unauthenticated_files,
-                                             Scratch& scratch, Loop& loop, Sink sink, Tell tell);
+                                             Scratch& scratch, Loop& loop, Sink sink, Tells tells);
   ~Link();
   Link(const Link&) = delete;
 
@@ -66,7 +71,7 @@ class Link {
   };
 
   Link(const RendezvousSpec& spec, const std::string& run_id, std::string member_id,
-       std::size_t unauthenticated_files, Loop& loop, Sink sink, Tell tell);
+       std::size_t unauthenticated_files, Loop& loop, Sink sink, Tells tells);
 
   // One for each kind of Hosting.
   Status begin(const Standalone&, Scratch& scratch);
@@ -77,6 +82,7 @@ class Link {
   void resolve_and_join(const std::string& host);
   void start_client();
   Status host_on(const std::string& listen_address);
+  void show_page();
   void hear(rendezvous::ClientEvent event);
   void deliver();
 
@@ -89,7 +95,7 @@ class Link {
   std::optional<rendezvous::Credential> key_;
   Loop& loop_;
   Sink sink_;
-  Tell tell_;
+  Tells tells_;
   std::string host_;
   int port_ = 0;
   std::optional<std::string> listen_address_;  // if this host is the coordinator's, or may be
@@ -99,6 +105,7 @@ class Link {
   std::shared_ptr<Mailbox> mailbox_;
 
   std::unique_ptr<rendezvous::Server> server_;
+  std::unique_ptr<rendezvous::HttpServer> page_;  // asks the server
   std::unique_ptr<rendezvous::Client>
       client_;  // null while the name is being resolved; destroyed before the server
 };

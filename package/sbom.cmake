@@ -43,6 +43,8 @@ endfunction()
 if(dpkg_query)
   packages_of(packages_static ${files_static})
   packages_of(packages_shared ${files_shared})
+  packages_of(package_boost /usr/include/boost/version.hpp)  # named by its version
+  list(APPEND packages_headers ${package_boost})
 else()
   set(packages_headers)
   set(packages_embedded)

@@ -27,8 +27,15 @@ struct NodeCount {
   int max = 1;
 };
 
+// --http_port and --http_bind: the page of a coordinator that is hosted here.
+struct PageSpec {
+  std::optional<int> port = 0;  // 0: any free one; nothing: no page
+  std::string address = {};     // empty: loopback
+};
+
 struct RendezvousSpec {
   Hosting hosting;
+  PageSpec page = {};
   // The job's key, or a scoped token; null: none.
   std::shared_ptr<const rendezvous::Credential> key;
   std::string local_address;   // --local_addr; empty: the address that reaches the coordinator

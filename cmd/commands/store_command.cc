@@ -16,6 +16,7 @@
 #include "proto/core/contract.h"
 #include "proto/core/exit_codes.h"
 #include "rendezvous/client/peer_links.h"
+#include "rendezvous/http/open_page.h"
 #include "rendezvous/server/server.h"
 #include "rendezvous/wire/election.h"
 #include "rendezvous/wire/grpc_setup.h"
@@ -59,6 +60,8 @@ constexpr OptionEntry kOptionsOfStore[] = {
              "another takes over"},
     {.name = "rdzv_id", .placeholder = "ID", .help = "With `token`: the run it opens"},
     {.name = "ttl", .placeholder = "TIME", .help = "With `token`: its lifetime, as 30m, 24h or 7d [24h]"},
+    kOptionOfLauncher<"http_port", "auto">,
+    kOptionOfLauncher<"http_bind", "127.0.0.1">,
     kOptionOfLauncher<"key_file", "as for the launcher">,
     {.name = "insecure", .help = "No key and plain text. Anybody who can connect may join"},
     kColorOption,
@@ -160,6 +163,33 @@ void say_listening(const rendezvous::ServerOptions& options, int port) {
       (options.key ? ", who have the key " + options.key->fingerprint() : ""));
 }
 
+// Nothing with --http_port off.
+Result<std::optional<rendezvous::PageOptions>> page_options(const Values<kOptionsOfStore>& given,
+                                                            const rendezvous::ServerOptions& server) {
+  std::optional<int> port = 0;
+  rendezvous::PageOptions page{.key = server.key, .host = host_name()};
+  Status status = read_given(given.given("http_port"), &port, parse_page_port);
+  if (status.ok()) status = read_given(given.given("http_bind"), &page.address, parse_numeric_address);
+  if (status.ok()) status = check_page(given.given("http_bind"), server.key.has_value());
+  if (!status.ok()) return status;
+  if (!port) return std::optional<rendezvous::PageOptions>();
+  page.port = *port;
+  return std::optional(page);
+}
+
+// Nobody waits for a store to start, so its page has its thread at once. A store without a page is one, too.
+std::unique_ptr<rendezvous::HttpServer> show_page(rendezvous::Server& server,
+                                                  const rendezvous::PageOptions& options) {
+  auto page = rendezvous::open_page(server, options);
+  if (!page.ok()) {
+    say(page.status().message());
+    return nullptr;
+  }
+  page.value()->serve();
+  say("watch: " + rendezvous::page_text(page.value()->url(), options.host));
+  return std::move(page).value();
+}
+
 Result<std::string> token_line(const Values<kOptionsOfStore>& given, const Environment& environment) {
   if (Status status = only_for(given.given("bind"), "dtrun store"); !status.ok()) return status;
   if (Status status = only_for(given.given("port"), "dtrun store"); !status.ok()) return status;
@@ -187,6 +217,8 @@ int run_store(const Invocation& invocation) {
   const Result<rendezvous::ServerOptions> options =
       server_options({invocation.values}, invocation.environment);
   if (!options.ok()) return fail(options.status());
+  auto page_wanted = page_options({invocation.values}, options.value());
+  if (!page_wanted.ok()) return fail(page_wanted.status());
   const sigset_t signals = ending_signals();  // blocked before threads start, which inherit it
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);       // if the log's reader is gone, the jobs go on
@@ -194,6 +226,11 @@ int run_store(const Invocation& invocation) {
   auto server = rendezvous::Server::start(options.value());
   if (!server.ok()) return fail(server.status());
   say_listening(options.value(), server.value()->port());
+  std::unique_ptr<rendezvous::HttpServer> page;
+  if (auto& wanted = page_wanted.value()) {
+    wanted->endpoint = endpoint_of(host_name(), server.value()->port());
+    page = show_page(*server.value(), *wanted);
+  }
   int number = 0;
   sigwait(&signals, &number);
   const int members = server.value()->members();

@@ -157,6 +157,18 @@ inline constexpr OptionEntry kOptions[] = {
      .group = group::kMeeting,
      .in_torchrun = true},
 
+    {.name = "http_port",
+     .placeholder = "N|auto|off",
+     .help = "Port of the page of the job, on the coordinator's host: what the job does, for a browser there "
+             "(docs/observe.md). auto: any free one [auto]",
+     .group = group::kMeeting},
+    {.name = "http_bind",
+     .placeholder = "ADDRESS",
+     .help =
+         "Show the page at this address of the coordinator's host too, by HTTPS, to who has the link that "
+         "`dtrun status --open` prints. Needs a key [127.0.0.1]",
+     .group = group::kMeeting},
+
     {.name = "hostfile",
      .placeholder = "FILE",
      .help = "Run the job on the hosts of FILE, over ssh; a line each: `node1`, `node1 slots=4`, "

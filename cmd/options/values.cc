@@ -117,6 +117,21 @@ Result<NodeCount> parse_nodes(const Given& given) {
   return usage(quoted(given) + ": expected " + allowed);
 }
 
+Result<std::optional<int>> parse_page_port(const Given& given) {
+  if (given.value == "auto") return std::optional<int>(0);
+  if (given.value == "off") return std::optional<int>();
+  const Result<int> port = parse_port(given);
+  if (!port.ok()) return usage(quoted(given) + ": expected a port from 1 to 65535, auto or off");
+  return std::optional<int>(port.value());
+}
+
+Result<std::string> parse_numeric_address(const Given& given) {
+  in6_addr bytes{};
+  for (const int family : {AF_INET, AF_INET6})
+    if (inet_pton(family, given.value.c_str(), &bytes) == 1) return given.value;
+  return usage(quoted(given) + ": expected an address of this host in numbers, as 10.0.0.1");
+}
+
 Result<int> parse_port(const Given& given) {
   int port = 0;
   if (read_number(given.value, 65535, &port) && port > 0) return port;

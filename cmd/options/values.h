@@ -35,7 +35,9 @@ Result<int> parse_count(const Given& given, int most, const std::string& allowed
 Result<std::chrono::milliseconds> parse_seconds(const Given& given);
 Result<std::chrono::seconds> parse_age(const Given& given);  // "90s", "30m", "24h", "7d": more than 0
 Result<NodeCount> parse_nodes(const Given& given);
-Result<int> parse_port(const Given& given);            // 1 to 65535
+Result<int> parse_port(const Given& given);                      // 1 to 65535
+Result<std::optional<int>> parse_page_port(const Given& given);  // 0: auto; nothing: off
+Result<std::string> parse_numeric_address(const Given& given);   // IPv4 or IPv6
 Result<std::uint64_t> parse_size(const Given& given);  // "500K", "100M", "2G" (powers of 1024) or bytes
 Result<std::set<int>> parse_ranks(const Given& given);
 // A run's name becomes the name of files, part of store keys, and the word behind `dtrun status`.

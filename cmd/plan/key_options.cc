@@ -39,4 +39,12 @@ std::string plain_text_notice(const rendezvous::FoundKey& found, const Endpoint&
          " who can connect to " + endpoint_text(endpoint) + " may join (" + found.why_none + ")";
 }
 
+Status check_page(const std::optional<Given>& address, bool coordinator_is_closed) {
+  if (!address || coordinator_is_closed || address->value.starts_with("127.") || address->value == "::1")
+    return {};
+  return usage(quoted(*address) +
+               ": the page goes beyond this host only with a key, which encrypts it; without one leave "
+               "--http_bind out, and elsewhere: ssh -L PORT:127.0.0.1:PORT HOST");
+}
+
 }  // namespace dtrun::cmd

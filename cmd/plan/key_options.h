@@ -47,4 +47,7 @@ Result<rendezvous::FoundKey> find_key(const KeyQuestion& question);
 // A notice for people if there is no key: it says which users may join.
 std::string plain_text_notice(const rendezvous::FoundKey& found, const Endpoint& endpoint);
 
+// Beyond this host the page is shown only where not everybody can ask the coordinator for its token.
+Status check_page(const std::optional<Given>& address, bool coordinator_is_closed);
+
 }  // namespace dtrun::cmd

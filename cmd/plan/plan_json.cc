@@ -18,6 +18,11 @@ Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Js
 Json or_null(int number) { return number == 0 ? Json(nullptr) : Json(number); }
 Json or_null(milliseconds time) { return time.count() == 0 ? Json(nullptr) : Json(seconds(time)); }
 
+Json page_port_json(const PageSpec& page) {
+  if (!page.port) return "off";
+  return *page.port == 0 ? Json("auto") : Json(*page.port);
+}
+
 Json rendezvous_json(const RendezvousSpec& rendezvous) {
   const Hosting& hosting = rendezvous.hosting;
   const bool standalone = std::holds_alternative<Standalone>(hosting);
@@ -35,6 +40,8 @@ Json rendezvous_json(const RendezvousSpec& rendezvous) {
       {"master_addr", or_null(rendezvous.master_address)},
       {"master_port", or_null(rendezvous.master_port)},
       {"local_addr", or_null(rendezvous.local_address)},
+      {"http_port", page_port_json(rendezvous.page)},
+      {"http_bind", or_null(rendezvous.page.address)},
       {"join_timeout", seconds(rendezvous.join_timeout)},
       {"last_call_timeout", seconds(rendezvous.last_call)},
       {"keep_alive_timeout", seconds(rendezvous.keep_alive_timeout)},

@@ -202,6 +202,16 @@ Status read_master_port(Draft& draft) {
   return {};
 }
 
+// Behind read_key.
+Status read_page(Draft& draft) {
+  PageSpec& page = draft.spec.rendezvous.page;
+  if (Status status = draft.read("http_port", &page.port, parse_page_port); !status.ok()) return status;
+  if (Status status = draft.read("http_bind", &page.address, parse_numeric_address); !status.ok())
+    return status;
+  return check_page(draft.options.given("http_bind"),
+                    draft.spec.rendezvous.key != nullptr || stands_alone(draft));
+}
+
 Status read_run_id(Draft& draft) {
   const auto id = draft.options.given("rdzv_id");
   draft.spec.run_id = id ? id->value : stands_alone(draft) ? random_id(4) : "none";
@@ -391,7 +401,7 @@ bool forbids_failover(const Options& options) {
 
 Status read_rendezvous_options(Draft& draft) {
   return run_parts(draft, {read_backend, read_local_address, read_master_port, read_run_id, read_conf,
-                           settle_hosting, read_key});
+                           settle_hosting, read_key, read_page});
 }
 
 }  // namespace dtrun::cmd

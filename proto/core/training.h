@@ -2,6 +2,7 @@
 // coordinator, and to all texts and JSON for people and programs; as messages in proto/training.proto.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -48,6 +49,23 @@ struct StepTimes {
   bool operator==(const StepTimes&) const = default;
 };
 
+// A line of metrics.jsonl on training, as far as curves need it.
+struct LoggedStep {
+  std::int64_t step = 0;
+  double loss = 0, learning_rate = 0, grad_norm = 0, samples_per_second = 0;
+
+  bool operator==(const LoggedStep&) const = default;
+};
+inline constexpr std::size_t kLoggedStepsTold = 16;  // at most, in a Progress
+
+// An evaluation, as metrics.jsonl has it.
+struct EvaluatedStep {
+  std::int64_t step = 0;
+  double loss = 0, accuracy = 0;
+
+  bool operator==(const EvaluatedStep&) const = default;
+};
+
 // How far the training is. The newest one replaces the one before.
 struct Progress {
   enum class Phase { kLoading, kTraining, kEvaluating, kSaving };  // the values are the wire's
@@ -65,6 +83,10 @@ struct Progress {
   bool from_in_memory_checkpoint = false;       // this generation began with a copy in a host's memory
   std::optional<PhaseTimes> times = {};         // of this generation; none from a program that keeps none
   std::optional<StepTimes> step_times = {};     // likewise; none before the first step
+  // The newest lines of rank 0's metrics in this generation, oldest first, and its newest evaluation.
+  std::vector<LoggedStep> logged = {};
+  std::optional<EvaluatedStep> evaluated = {};
+  std::int64_t saved_step = 0;  // of the checkpoint that was begun last in this generation; 0: none
 
   bool operator==(const Progress&) const = default;
 };

@@ -1,5 +1,7 @@
 #include "proto/wire/training.h"
 
+#include <algorithm>
+
 namespace dtrun::training {
 namespace {
 
@@ -60,6 +62,32 @@ void to_wire(const dtrun::StepTimes& times, StepTimes* wire) {
   for (const double seconds : times.wait_for) wire->add_wait_for(seconds);
 }
 
+dtrun::LoggedStep from_wire(const LoggedStep& wire) {
+  return {.step = wire.step(),
+          .loss = wire.loss(),
+          .learning_rate = wire.learning_rate(),
+          .grad_norm = wire.grad_norm(),
+          .samples_per_second = wire.samples_per_second()};
+}
+
+void to_wire(const dtrun::LoggedStep& line, LoggedStep* wire) {
+  wire->set_step(line.step);
+  wire->set_loss(line.loss);
+  wire->set_learning_rate(line.learning_rate);
+  wire->set_grad_norm(line.grad_norm);
+  wire->set_samples_per_second(line.samples_per_second);
+}
+
+dtrun::EvaluatedStep from_wire(const EvaluatedStep& wire) {
+  return {.step = wire.step(), .loss = wire.loss(), .accuracy = wire.accuracy()};
+}
+
+void to_wire(const dtrun::EvaluatedStep& evaluated, EvaluatedStep* wire) {
+  wire->set_step(evaluated.step);
+  wire->set_loss(evaluated.loss);
+  wire->set_accuracy(evaluated.accuracy);
+}
+
 dtrun::Progress from_wire(const Progress& wire) {
   dtrun::Progress progress{.phase = phase_of(wire.phase()),
                            .step = wire.step(),
@@ -75,6 +103,11 @@ dtrun::Progress from_wire(const Progress& wire) {
   if (wire.has_memory()) progress.memory = from_wire(wire.memory());
   if (wire.has_times()) progress.times = from_wire(wire.times());
   if (wire.has_step_times()) progress.step_times = from_wire(wire.step_times());
+  const int told = std::min(wire.logged_size(), static_cast<int>(kLoggedStepsTold));
+  for (int i = wire.logged_size() - told; i < wire.logged_size(); ++i)
+    progress.logged.push_back(from_wire(wire.logged(i)));
+  if (wire.has_evaluated()) progress.evaluated = from_wire(wire.evaluated());
+  progress.saved_step = wire.saved_step();
   return progress;
 }
 
@@ -92,6 +125,9 @@ void to_wire(const dtrun::Progress& progress, Progress* wire) {
   wire->set_from_in_memory_checkpoint(progress.from_in_memory_checkpoint);
   if (progress.times) to_wire(*progress.times, wire->mutable_times());
   if (progress.step_times) to_wire(*progress.step_times, wire->mutable_step_times());
+  for (const dtrun::LoggedStep& line : progress.logged) to_wire(line, wire->add_logged());
+  if (progress.evaluated) to_wire(*progress.evaluated, wire->mutable_evaluated());
+  wire->set_saved_step(progress.saved_step);
 }
 
 dtrun::Completion from_wire(const Completion& wire) {

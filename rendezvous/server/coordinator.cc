@@ -57,6 +57,7 @@ void Coordinator::lead(const election::BecomeLeader& lead) {
   leading_ = true;
   members_.store(runs_.has_end_to_tell(steady_now()) ? 1 : 0);
   if (options_.notice) options_.notice("this host is the coordinator now");
+  if (options_.leads) options_.leads();
 }
 
 void Coordinator::step_down() {
@@ -250,18 +251,48 @@ void Coordinator::tell_waiters() {
   }
 }
 
-v1::StatusReply Coordinator::status(const std::string& run_id) const {
+std::vector<const State*> Coordinator::wanted(const std::string& run_id) const {
   std::vector<const State*> wanted;
   if (!run_id.empty()) {
     if (const State* one = find(run_id)) wanted.push_back(one);
-  } else {
-    for (const auto& [run, state] : runs_.states())
-      if (state.settings) wanted.push_back(&state);
-    for (const State* ended : recently_ended()) wanted.push_back(ended);
+    return wanted;
   }
+  for (const auto& [run, state] : runs_.states())
+    if (state.settings) wanted.push_back(&state);
+  for (const State* ended : recently_ended()) wanted.push_back(ended);
+  return wanted;
+}
+
+v1::RunStatus Coordinator::status(const State& state) const {
+  v1::RunStatus status = status_of(state, steady_now());
+  if (page_) {
+    status.mutable_page()->set_address(page_->address);
+    status.mutable_page()->set_host(page_->host);
+    status.mutable_page()->set_token(page_->token(status.run_id()));
+  }
+  return status;
+}
+
+v1::StatusReply Coordinator::status(const std::string& run_id) const {
   v1::StatusReply reply;
-  for (const State* state : wanted) *reply.add_runs() = status_of(*state, steady_now());
+  for (const State* state : wanted(run_id)) *reply.add_runs() = status(*state);
   return reply;
+}
+
+std::vector<RunView> Coordinator::look(const std::string& run_id, const HistoryMark& mark) const {
+  std::vector<RunView> views;
+  for (const State* state : wanted(run_id)) {
+    const History& history = state->history;
+    RunView view{
+        .status = status(*state),
+        .until = {.history = instance_ + "-" + std::to_string(history.began()), .serial = history.serial()},
+        .history = {},
+        .now = steady_now()};
+    const bool follows = mark.history == view.until.history;
+    if (!run_id.empty()) view.history = history.newer_than(follows ? mark.serial : 0);
+    views.push_back(std::move(view));
+  }
+  return views;
 }
 
 }  // namespace dtrun::rendezvous

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "proto/rendezvous.pb.h"
 #include "rendezvous/core/election/election.h"
 #include "rendezvous/core/run/runs.h"
+#include "rendezvous/server/run_view.h"
 
 namespace dtrun::rendezvous {
 
@@ -47,6 +49,7 @@ class Coordinator {
     // Called when a run is over, and all its members have left.
     std::function<void(const std::string& run_id)> ended = {};
     std::function<void(const std::string& line)> notice = {};  // called with a line for people
+    std::function<void()> leads = {};  // called when this one becomes the coordinator, where others may be
   };
   explicit Coordinator(Options options);
 
@@ -71,6 +74,10 @@ class Coordinator {
   // The status of the run with this id, also of an ended one as long as it is kept. "": of all runs, and
   // those that ended in the last ten minutes.
   v1::StatusReply status(const std::string& run_id) const;
+
+  // The same runs for people who look on, with what is newer than `mark` in the history of one.
+  std::vector<RunView> look(const std::string& run_id, const HistoryMark& mark) const;
+  void set_page(PageAddress page) { page_ = std::move(page); }
 
   // Calls `told` once, with the status of the run once it is over: at once if it is over already, and with no
   // run if it is not known here. No call after forget_waiter(id).
@@ -100,6 +107,8 @@ class Coordinator {
   bool is_written() const { return binding_ <= written_; }
   const State* find(const std::string& run_id) const;
   std::vector<const State*> recently_ended() const;
+  std::vector<const State*> wanted(const std::string& run_id) const;
+  v1::RunStatus status(const State& state) const;
   void tell_waiters();
   void take(const Event& event);
   void say(const Action& action);
@@ -118,6 +127,7 @@ class Coordinator {
   std::map<std::string, std::pair<Phase, std::int64_t>> told_;  // by run: the last facts told by notice()
   std::map<ConnectionId, std::shared_ptr<Connection>> connections_;
   std::map<ConnectionId, Waiter> waiters_;  // for the end of a run
+  std::optional<PageAddress> page_;
   std::atomic<int> members_{0};
 };
 

@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstring>
 #include <ctime>
+#include <future>
 #include <vector>
 
 #include "rendezvous/identity/identity.h"
@@ -69,7 +70,8 @@ class GrpcServer final : public Server {
                       .fence = candidate_.get(),
                       .host = options.host,
                       .ended = [this](const std::string& run_id) { store_.forget(run_id + "/"); },
-                      .notice = options.notice}),
+                      .notice = options.notice,
+                      .leads = options.leads}),
         rendezvous_(coordinator_, strand_, door_),
         store_(strand_, door_, limits_of(options), [this] { return coordinator_.leads(); }) {
     if (candidate_) election_.emplace(*candidate_, door_);
@@ -132,6 +134,16 @@ class GrpcServer final : public Server {
   int members() const override { return coordinator_.members(); }
   int waiters() const override { return rendezvous_.waiters(); }
   bool leads() const override { return !candidate_ || candidate_->leads(); }
+
+  std::vector<RunView> look(const std::string& run_id, const HistoryMark& mark) override {
+    std::promise<std::vector<RunView>> told;
+    strand_.post([&] { told.set_value(coordinator_.look(run_id, mark)); });
+    return told.get_future().get();
+  }
+
+  void set_page(PageAddress page) override {
+    strand_.post([this, page = std::move(page)] { coordinator_.set_page(page); });
+  }
 
  private:
   // The candidate's own strand does not wait for the coordinator's work.

@@ -7,9 +7,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "proto/core/status.h"
 #include "rendezvous/identity/job_key.h"
+#include "rendezvous/server/run_view.h"
 #include "rendezvous/wire/peers.h"
 
 namespace dtrun::rendezvous {
@@ -34,6 +36,8 @@ struct ServerOptions {
   // this process' limit.
   std::optional<std::size_t> unauthenticated_files = {};
   std::function<void(const std::string&)> notice = {};  // lines for people; one call at a time
+  // Called, on any thread, when this host becomes the coordinator after another one was, or could have been.
+  std::function<void()> leads = {};
   // Called, on a thread of its own and seldom, with an address whose handshakes fail: it has another key, or
   // none.
   std::function<void(const std::string& address)> turned_away = {};
@@ -61,6 +65,11 @@ class Server {
 
   // True if this host is the coordinator now.
   virtual bool leads() const = 0;
+
+  // For people who look on; any thread, which waits for the coordinator's. `run_id` is as in StatusRequest.
+  virtual std::vector<RunView> look(const std::string& run_id, const HistoryMark& mark) = 0;
+  // From now on the status of each run says where its page is.
+  virtual void set_page(PageAddress page) = 0;
 };
 
 }  // namespace dtrun::rendezvous

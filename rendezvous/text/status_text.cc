@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <vector>
@@ -159,6 +160,11 @@ std::string news_lines(const RunStatus& run) {
   return text;
 }
 
+std::string page_line(const RunStatus& run) {
+  if (!run.has_page()) return "";
+  return "  page " + run.page().address() + " on " + run.page().host() + "\n";
+}
+
 Json json_of(const v1::News& news) {
   return {{"kind", name(kNewsNames, news.kind())},
           {"host", news.host()},
@@ -237,7 +243,17 @@ std::string status_text(const RunStatus& run, const std::string& endpoint, const
   if (run.has_progress()) text += progress_line(from_wire(run.progress())) + goodput_line(run);
   if (run.has_verdict()) text += "  " + run.verdict().text() + "\n";
   return text + (run.members_size() > 0 ? table(run) : "") + worker_lines(run) + gpu_lines(run) +
-         spare_lines(run) + news_lines(run);
+         spare_lines(run) + news_lines(run) + page_line(run);
+}
+
+std::string page_link(const v1::Page& page, const std::string& run_id) {
+  std::string link = page.address() + "/?run=";
+  for (const char c : run_id) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool plain = std::isalnum(byte) != 0 || c == '-' || c == '_' || c == '.';
+    link += plain ? std::string(1, c) : "%" + hexadecimal({&byte, 1});
+  }
+  return link + "&token=" + page.token();
 }
 
 Json status_json(const RunStatus& run, const std::string& endpoint) {
@@ -263,6 +279,7 @@ Json status_json(const RunStatus& run, const std::string& endpoint) {
   if (run.has_goodput()) json["goodput"] = goodput_json(from_wire(run.goodput()));
   if (run.join_timeout_left_s() > 0) json["join_timeout_left"] = run.join_timeout_left_s();
   if (run.has_verdict()) json["verdict"] = verdict_json(from_wire(run.verdict()));
+  if (run.has_page()) json["page"] = {{"address", run.page().address()}, {"host", run.page().host()}};
   json["news"] = Json::array();
   for (const v1::News& news : run.news()) json["news"].push_back(json_of(news));
   json["nodes"] = Json::array();

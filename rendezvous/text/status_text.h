@@ -13,6 +13,9 @@ namespace dtrun::rendezvous {
 std::string status_text(const v1::RunStatus& run, const std::string& endpoint,
                         const Palette& palette = Palette());
 
+// "http://127.0.0.1:40123/?run=job7&token=…", a secret.
+std::string page_link(const v1::Page& page, const std::string& run_id);
+
 nlohmann::ordered_json status_json(const v1::RunStatus& run, const std::string& endpoint);
 
 // With a final newline: to be read by people too, or an object a line.

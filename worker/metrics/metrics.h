@@ -2,6 +2,8 @@
 // rank 0 writes.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -30,8 +32,11 @@ struct TrainMetrics {
 };
 // The state of logging, the same on every rank, so that any rank can take over when rank 0 is lost.
 struct MetricsLog {
-  double loss = 0, targets = 0;         // sums since the newest line of training
-  TrainMetrics newest;                  // that line; step 0: none yet
+  double loss = 0, targets = 0;  // sums since the newest line of training
+  TrainMetrics newest;           // that line; step 0: none yet
+  // The newest lines, as curves need them: what a generation could not tell any more the next one does.
+  std::array<LoggedStep, kLoggedStepsTold> lines = {};
+  std::size_t line_count = 0;
   std::optional<double> accuracy = {};  // of the newest evaluation
   EvaluationRecord evaluations;
 };

@@ -82,6 +82,7 @@ class Trainer {
   std::optional<StepPlan> step_behind(const StepPlan& plan) const;  // in the same epoch
   Vote one_step();
   void log_step(double learning_rate, double norm);
+  void tell_line(const TrainMetrics& line);
   bool evaluation_is_missing() const;
   Vote evaluate_now();
   void take_into_account(const Evaluation& evaluation);
@@ -328,8 +329,8 @@ Vote Trainer::one_step() {
   newest_evaluation_.reset();
   progress_.epoch = static_cast<double>(state_.step) / static_cast<double>(batches_.steps_per_epoch());
   progress_.learning_rate = learning_rate;
-  report(Phase::kTraining);
   if (log) log_step(learning_rate, step.norm);
+  report(Phase::kTraining);
   if (replica_.in_memory_checkpoint && state_.step % config_.recovery.in_memory_checkpoint_steps == 0)
     replica_.in_memory_checkpoint->start(place_.generation);
   const Vote vote = [this] {
@@ -384,8 +385,23 @@ void Trainer::log_step(double learning_rate, double norm) {
                 .memory = replica_.device->memory()};
   log.loss = log.targets = 0;
   if (metrics_) metrics_->write(log.newest);
+  tell_line(log.newest);
   samples_ += samples_of(since_lap_);
   since_lap_ = {};
+}
+
+// Of lines that come faster than reports the oldest are not told.
+void Trainer::tell_line(const TrainMetrics& line) {
+  MetricsLog& log = replica_.log;
+  if (log.line_count == log.lines.size())
+    std::move(log.lines.begin() + 1, log.lines.end(), log.lines.begin());
+  else
+    ++log.line_count;
+  log.lines[log.line_count - 1] = {.step = line.step,
+                                   .loss = line.loss,
+                                   .learning_rate = line.learning_rate,
+                                   .grad_norm = line.grad_norm,
+                                   .samples_per_second = line.samples_per_second};
 }
 
 // Hands the newest numbers to the reporting thread. Rates are over the time since the last report that had
@@ -403,6 +419,10 @@ void Trainer::report(Phase phase) {
     since_report_ = {};
     last_report_ = now;
   }
+  const auto& lines = replica_.log.lines;
+  if (is_writer())
+    progress_.logged.assign(lines.begin(),
+                            lines.begin() + static_cast<std::ptrdiff_t>(replica_.log.line_count));
   progress_.memory = replica_.device->memory();
   progress_.times = phases_.times();
   if (phase == Phase::kTraining) {
@@ -441,6 +461,8 @@ Vote Trainer::evaluate_now() {
   }
   progress_.accuracy = replica_.log.accuracy = newest_evaluation_->accuracy;
   if (is_writer()) {
+    progress_.evaluated = {
+        .step = state_.step, .loss = newest_evaluation_->loss, .accuracy = newest_evaluation_->accuracy};
     const double perplexity = std::exp(newest_evaluation_->loss);
     metrics_->write(EvalMetrics{.step = state_.step,
                                 .loss = newest_evaluation_->loss,
@@ -484,6 +506,7 @@ void Trainer::save_best() {
 void Trainer::save_now(bool on_disk) {
   const PhaseClock::Scope timed(phases_, Phase::kSaving);
   const std::optional<double> waited = saver_.save(on_disk);
+  if (waited && is_writer()) progress_.saved_step = state_.step;
   if (waited && metrics_) metrics_->write(SaveMetrics{.step = state_.step, .stall_milliseconds = *waited});
 }
 

@@ -53,6 +53,7 @@ struct StatusQuestion {
   bool json = false;
   bool watch = false;
   bool exit_status = false;
+  bool open = false;
   std::optional<rendezvous::Credential> key = {};
 };
 
@@ -122,6 +123,7 @@ std::vector<LocalEnd> local_ends(const StatusQuestion& question) {
 struct RunsAnswer {
   std::string text;
   nlohmann::ordered_json runs = nlohmann::ordered_json::array();
+  std::string links;  // of the runs' pages, a line each
   std::set<std::string> run_ids;
   std::string locked;  // lines on coordinators that want another key
   Status failure;      // the last endpoint did not answer, or the named run is unknown
@@ -130,6 +132,7 @@ struct RunsAnswer {
     if (in_text)
       text += (text.empty() ? "" : "\n") + rendezvous::status_text(run, where, palette_of_answers());
     runs.push_back(rendezvous::status_json(run, where));
+    if (run.has_page()) links += rendezvous::page_link(run.page(), run.run_id()) + "\n";
     run_ids.insert(run.run_id());
   }
 };
@@ -187,6 +190,13 @@ RunsAnswer ask_all(const StatusQuestion& question) {
 int show_once(const StatusQuestion& question) {
   const RunsAnswer answer = ask_all(question);
   if (!answer.failure.ok()) return fail(answer.failure);
+  if (question.open) {
+    if (!answer.links.empty()) return cmd::answer(answer.links);
+    return fail(
+        Status(kExitUnavailable, answer.runs.empty()
+                                     ? nothing(question)
+                                     : "no page: the run is over, or was started with --http_port off"));
+  }
   return cmd::answer(question.json ? rendezvous::json_text(answer.runs) : answer.text);
 }
 
@@ -278,6 +288,7 @@ constexpr OptionEntry kOptionsOfStatus[] = {
     {.name = "insecure", .help = "Ask a coordinator that has no key, in plain text"},
     {.name = "json", .help = "JSON: an array of runs; with --watch a run per line"},
     {.name = "watch", .help = "Ask again every second: one run until it is over, all runs until interrupted"},
+    {.name = "open", .help = "Only print the link to the page of each run, with the token that opens it"},
     {.name = "ready", .help = "For probes: exit 0 if workers run here, else 69"},
     {.name = "exit_status", .help = "With --watch RUN_ID: exit with the run's exit code, not 0"},
     kColorOption,
@@ -291,7 +302,8 @@ int run_status(const Invocation& invocation) {
                           .run_id = value_of(options.given("rdzv_id")),
                           .json = options.flag("json"),
                           .watch = options.flag("watch"),
-                          .exit_status = options.flag("exit_status")};
+                          .exit_status = options.flag("exit_status"),
+                          .open = options.flag("open")};
   const std::string& named = invocation.argument;
   const bool is_folder = named.find('/') != std::string::npos || (!named.empty() && is_run_folder(named));
   if (!named.empty() && !is_folder) question.run_id = named;
@@ -303,6 +315,8 @@ int run_status(const Invocation& invocation) {
                                .only_asks = true});
   if (!found.ok()) return fail(found.status());
   question.key = found.value().key;
+  if (question.open && (question.watch || question.json))
+    return fail(usage("--open prints links, and is used without --watch and --json"));
   const bool one = question.watch && (is_folder || !question.run_id.empty());
   if (question.exit_status && !one)
     return fail(usage("--exit_status is for one run that is watched; use dtrun status --watch RUN_ID"));

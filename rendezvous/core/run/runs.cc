@@ -17,6 +17,8 @@ namespace {
 constexpr std::size_t kMaxEnded = 20000;
 // A failed worker's last words weigh as much as several members.
 constexpr std::size_t kOutcomeSize = 8;
+// So many points of a curve weigh as much as a member.
+constexpr std::size_t kPointsOfMember = 8;
 // If a coordinator went before it told the end of a run, members come to its successor for this long.
 constexpr Millis kTellRestored = 3000;
 
@@ -59,7 +61,7 @@ void inherit(const RunRecord& record, Millis now, State* state) {
 std::size_t size_of(const State& ended) {
   const JobEnd& result = *ended.result;
   const std::size_t outcomes = result.followers.size() + (result.first_failure ? 1 : 0);
-  return ended.ever_met.size() + kOutcomeSize * outcomes;
+  return ended.ever_met.size() + kOutcomeSize * outcomes + ended.history.points() / kPointsOfMember;
 }
 
 }  // namespace

@@ -17,10 +17,12 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rendezvous/core/messages.h"
 #include "rendezvous/core/observe/goodput.h"
+#include "rendezvous/core/observe/history.h"
 #include "rendezvous/core/observe/straggler.h"
 #include "rendezvous/core/run/admission.h"
 #include "rendezvous/core/run/deadlines.h"
@@ -111,6 +113,8 @@ struct State {
   Millis over_at = 0;                    // once over
 
   RecentNews news;
+  History history;
+  std::pair<Phase, std::int64_t> recorded = {};  // the last that history knows of the run itself
   Deadlines deadlines;
   std::optional<Millis> announced;  // when the waiting members were last told how many have joined
 };

@@ -54,6 +54,7 @@ class Stepper {
     s_.charged_until = std::max(turn_.now(), s_.charged_until);
     handle(event);
     advance();
+    record();
     return turn_.actions();
   }
 
@@ -64,6 +65,7 @@ class Stepper {
   void on_ready(Member& member);
   std::optional<int> open_seat_of(const Member& sender, std::int64_t generation) const;
   void advance();
+  void record();
 
   State& s_;
   Turn turn_;
@@ -99,6 +101,7 @@ void Stepper::on_heartbeat(Member& member, std::int64_t generation, const Heartb
   if (!turn_.in_generation() || !member.seat || !heartbeat.progress) return;
   s_.current.step = std::max(s_.current.step, heartbeat.progress->step);
   if (*member.seat != 0 || generation != s_.generation) return;
+  s_.history.add(*heartbeat.progress, generation, turn_.now());
   s_.current.time.report = heartbeat.progress;
   s_.current.time.reported_at = s_.current.time.ran;
 }
@@ -140,6 +143,20 @@ void Stepper::advance() {
   stopping_.advance();
   if (s_.phase == Phase::kGathering) gathering_.gather();
   gathering_.announce();
+}
+
+// The run's own events: each phase and generation that it enters.
+void Stepper::record() {
+  const std::pair stands{s_.phase, s_.generation};
+  if (stands == s_.recorded) return;
+  s_.recorded = stands;
+  const Generation& current = s_.current;
+  const bool failed = current.cause == Cause::kFailure || current.cause == Cause::kLoss;
+  if (s_.phase == Phase::kRunning)
+    s_.history.tell("generation", current.membership->reason, s_.generation, turn_.now());
+  if (s_.phase == Phase::kStopping)
+    s_.history.tell(failed ? "failure" : "stopping", current.why, s_.generation, turn_.now());
+  if (s_.phase == Phase::kOver) s_.history.tell("over", s_.result->reason, s_.generation, turn_.now());
 }
 
 }  // namespace

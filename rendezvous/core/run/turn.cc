@@ -9,7 +9,10 @@ void Turn::say(ConnectionId to, decltype(Action::body) body) {
 // Members that don't know it yet are told in this step.
 void Turn::note(News::Kind kind, const std::string& host, const std::string& text) {
   const News news{.kind = kind, .host = host, .text = text, .age = 0};
-  if (s_.news.note(news, now_)) news_.push_back(news);
+  if (s_.news.note(news, now_)) {
+    news_.push_back(news);
+    s_.history.tell("news", s_.news.all(now_).back().text, s_.generation, now_);
+  }
   // An agent that is started again at once joins before its predecessor is given up.
   const auto is_here = [&](const auto& member) {
     return member.second.join.host == host && !member.second.seat;

@@ -213,6 +213,30 @@ TEST_CASE("the plan has what every option decided, and is JSON whatever bytes a 
   CHECK(nodes["output"]["workers"][0]["stdout"] == "console");
 }
 
+TEST_CASE("the page has a free port, a given one or none, and beyond this host a closed coordinator") {
+  const auto page = [](const std::vector<std::string>& arguments) { return good(arguments).rendezvous.page; };
+  CHECK(page({"--", "x"}).port == 0);
+  CHECK(page({"--http_port", "auto", "--", "x"}).port == 0);
+  CHECK(page({"--http_port", "8080", "--", "x"}).port == 8080);
+  CHECK(page({"--http_port", "off", "--", "x"}).port == std::nullopt);
+  for (const char* port : {"0", "65536", "on", ""})
+    CHECK(bad({"--http_port", port, "--", "x"}).ends_with("expected a port from 1 to 65535, auto or off"));
+  CHECK(page({"--http_bind", "10.0.0.1", "--", "x"}).address ==
+        "10.0.0.1");  // its coordinator is a Unix socket
+  CHECK(bad({"--http_bind", "node1", "--", "x"})
+            .ends_with("expected an address of this host in numbers, as 10.0.0.1"));
+  const std::vector<std::string> open{"--nnodes", "2", "--rdzv_endpoint", "h", "--insecure", "--http_bind"};
+  const auto with = [&](const char* address) {
+    std::vector<std::string> words = open;
+    words.insert(words.end(), {address, "x"});
+    return words;
+  };
+  CHECK(bad(with("10.0.0.1")).find("elsewhere: ssh -L PORT:127.0.0.1:PORT HOST") != std::string::npos);
+  CHECK(page(with("127.0.0.2")).address == "127.0.0.2");
+  const auto json = nlohmann::json::parse(plan_json(good({"--http_port", "8080", "--", "x"})));
+  CHECK(json["rendezvous"]["http_port"] == 8080);
+}
+
 TEST_CASE("the plan is JSON that a script can read") {
   const Job job;
   const auto json = nlohmann::json::parse(plan_json(good({"--rdzv_id", "r", job.path()})));

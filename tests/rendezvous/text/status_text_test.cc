@@ -308,4 +308,17 @@ TEST_CASE("the verdict is a sentence, and for programs its parts") {
   CHECK(verdict["cause"] == "data");
 }
 
+TEST_CASE("the address of the page is told, and its token by the link alone") {
+  RunStatus run = running();
+  CHECK(status_text(run, "e").find("page") == std::string::npos);
+  CHECK_FALSE(status_json(run, "e").contains("page"));
+  run.mutable_page()->set_address("http://127.0.0.1:40123");
+  run.mutable_page()->set_host("node-a");
+  run.mutable_page()->set_token("5ec2e7");
+  CHECK(line_with(status_text(run, "e"), "page") == "  page http://127.0.0.1:40123 on node-a");
+  CHECK(status_json(run, "e")["page"]["host"] == "node-a");
+  CHECK((status_text(run, "e") + status_json(run, "e").dump()).find("5ec2e7") == std::string::npos);
+  CHECK(page_link(run.page(), "a/b c") == "http://127.0.0.1:40123/?run=a%2fb%20c&token=5ec2e7");
+}
+
 }  // namespace dtrun::rendezvous

@@ -1,0 +1,50 @@
+#include "rendezvous/http/open_page.h"
+
+#include <array>
+#include <utility>
+
+#include "proto/core/text.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+// It opens one run's page for who has it, and nothing else; with the job's key it is the same on every host
+// that may be the coordinator.
+std::string token_of(const JobKey& key, const std::string& run_id) {
+  std::array<unsigned char, 16> bytes{};
+  key.derive("dtrun page of run " + run_id, bytes.data(), bytes.size());
+  return hexadecimal(bytes);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<HttpServer>> open_page(Server& server, const PageOptions& options) {
+  const bool beyond = !options.address.empty() && !is_loopback_text(options.address);
+  const JobKey key = options.key ? *options.key : JobKey::random();
+  const auto token = [key](const std::string& run_id) { return token_of(key, run_id); };
+  HttpOptions http{.port = options.port,
+                   .site = {.look = [&server](const std::string& run_id,
+                                              const HistoryMark& mark) { return server.look(run_id, mark); },
+                            .token = token,
+                            .endpoint = options.endpoint,
+                            .names = {}}};
+  if (!options.address.empty()) http.address = options.address;
+  if (beyond) {
+    http.identity = make_identity(key);
+    http.site.names = {options.address, options.host};
+  }
+  auto page = HttpServer::listen(std::move(http));
+  if (page.ok()) server.set_page({.address = page.value()->url(), .host = options.host, .token = token});
+  return page;
+}
+
+std::string page_text(const std::string& address, const std::string& host) {
+  const std::size_t colon = address.rfind(':');
+  const std::string port = colon == address.npos ? "" : address.substr(colon + 1);
+  if (!address.starts_with("http://")) return address;
+  return address + "; elsewhere: ssh -L " + port + ":127.0.0.1:" + port + " " + host;
+}
+
+bool is_loopback_text(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
+
+}  // namespace dtrun::rendezvous

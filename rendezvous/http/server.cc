@@ -1,0 +1,364 @@
+// Asio's one thread carries all connections. Limits against those who only take: bytes of a request, time for
+// it, connections at once. When all places are taken, the connection that has waited longest for a request
+// goes, so whoever holds connections open does not keep others out.
+#include "rendezvous/http/server.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/write.hpp>
+#include <boost/beast/ssl/ssl_stream.hpp>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <list>
+#include <thread>
+#include <utility>
+
+#include "proto/core/exit_codes.h"
+#include "rendezvous/http/access.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using Error = beast::error_code;
+using Tcp = asio::ip::tcp;
+
+constexpr std::size_t kMostConnections = 64, kMostStreams = 32;
+constexpr std::uint32_t kMostHeaderBytes = 8192;
+constexpr auto kRequestTime = 10s;  // from its first byte, or since the connection began, to its last
+constexpr auto kWriteTime = 30s, kLingerTime = 1s, kStreamPeriod = 1s;
+// Of a stream: a run of ten thousand nodes has a status of megabytes.
+constexpr double kStreamBytesPerSecond = 1 << 20;
+
+double wall_now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+SocketAddress address_of(const Tcp::endpoint& end) {
+  if (end.address().is_v4()) {
+    const auto bytes = end.address().to_v4().to_bytes();
+    return {.bytes = {bytes.begin(), bytes.end()}, .port = end.port()};
+  }
+  const auto bytes = end.address().to_v6().to_bytes();
+  return {.bytes = {bytes.begin(), bytes.end()}, .port = end.port()};
+}
+
+// The user of this process, or root, opened the connection, on this machine.
+bool is_of_own_user(const Tcp::endpoint& peer, const Tcp::endpoint& own) {
+  if (!is_loopback(address_of(peer))) return false;
+  for (const char* const name : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream file(name);
+    const std::string table(std::istreambuf_iterator<char>(file), {});
+    if (const auto owner = owner_of(table, address_of(peer), address_of(own)))
+      return *owner == geteuid() || *owner == 0;
+  }
+  return false;
+}
+
+class Connection {
+ public:
+  virtual ~Connection() = default;
+  virtual void abort() = 0;
+};
+
+// What the connections share; of the one thread.
+class Hall {
+ public:
+  explicit Hall(const Site& site) : site(site) {}
+
+  const Site& site;
+  std::size_t connections = 0, streams = 0;
+  std::list<Connection*> idle;  // those that wait for a request, the longest first
+};
+
+template <typename Stream>
+class Session final : public Connection, public std::enable_shared_from_this<Session<Stream>> {
+ public:
+  template <typename... More>
+  Session(Hall& hall, bool trusted, Tcp::socket socket, More&... more)
+      : hall_(hall), trusted_(trusted), stream_(std::move(socket), more...), timer_(stream_.get_executor()) {
+    ++hall_.connections;
+  }
+  ~Session() override {
+    hall_.idle.remove(this);
+    --hall_.connections;
+    if (event_stream_) --hall_.streams;
+  }
+
+  void start() {
+    if constexpr (requires { stream_.async_handshake(asio::ssl::stream_base::server, [](Error) {}); }) {
+      lowest().expires_after(kRequestTime);
+      hall_.idle.push_back(this);
+      stream_.async_handshake(asio::ssl::stream_base::server, [self = this->shared_from_this()](Error error) {
+        self->hall_.idle.remove(self.get());
+        if (!error) self->read();
+      });
+    } else {
+      read();
+    }
+  }
+
+  void abort() override { lowest().close(); }
+
+ private:
+  beast::tcp_stream& lowest() { return beast::get_lowest_layer(stream_); }
+
+  void read() {
+    parser_.emplace();
+    parser_->header_limit(kMostHeaderBytes);
+    lowest().expires_after(kRequestTime);
+    hall_.idle.push_back(this);
+    http::async_read_header(stream_, buffer_, *parser_,
+                            [self = this->shared_from_this()](Error error, std::size_t) {
+                              self->hall_.idle.remove(self.get());
+                              self->came(error);
+                            });
+  }
+
+  void came(Error error) {
+    if (error == http::error::header_limit)
+      return reply({.status = 431, .body = "the request is too long\n"}, true);
+    if (error && error.category() == make_error_code(http::error::bad_version).category() &&
+        error != http::error::end_of_stream)
+      return reply({.status = 400, .body = "this is no request of HTTP/1.1\n"}, true);
+    if (error) return;
+    if (!parser_->is_done()) return reply({.status = 400, .body = "a request here has no body\n"}, true);
+    const auto& message = parser_->get();
+    const auto header = [&message](http::field field) { return std::string(message[field]); };
+    HttpReply made = answer({.method = std::string(message.method_string()),
+                             .target = std::string(message.target()),
+                             .host = header(http::field::host),
+                             .authorization = header(http::field::authorization),
+                             .last_event_id = std::string(message["Last-Event-ID"])},
+                            trusted_, hall_.site, wall_now());
+    if (made.stream && !made.without_body && hall_.streams >= kMostStreams)
+      made = {.status = 503, .body = "too many look on already\n"};
+    if (made.stream && !made.without_body) return begin_stream(std::move(made));
+    reply(std::move(made), !message.keep_alive());
+  }
+
+  void reply(HttpReply made, bool last) {
+    response_ = {};
+    response_.version(11);
+    response_.result(static_cast<unsigned>(made.status));
+    response_.set(http::field::content_type, made.type);
+    for (const auto& [name, value] : kSafetyHeaders) response_.set(name, value);
+    for (const auto& [name, value] : made.headers) response_.set(name, value);
+    response_.keep_alive(!last);
+    response_.content_length(made.body.size());
+    if (!made.without_body) response_.body() = std::move(made.body);
+    lowest().expires_after(kWriteTime);
+    auto written = [self = this->shared_from_this(), last](Error error, std::size_t) {
+      if (error) return;
+      last ? self->linger() : self->read();
+    };
+    http::async_write(stream_, response_, std::move(written));
+  }
+
+  // Bytes that nobody read would break the connection before the reply has arrived.
+  void linger() {
+    Error ignored;
+    lowest().socket().shutdown(Tcp::socket::shutdown_send, ignored);
+    lowest().expires_after(kLingerTime);
+    lowest().async_read_some(asio::buffer(rest_),
+                             [self = this->shared_from_this()](Error error, std::size_t) {
+                               if (!error) self->drain();
+                             });
+  }
+
+  void drain() {
+    lowest().async_read_some(asio::buffer(rest_),
+                             [self = this->shared_from_this()](Error error, std::size_t) {
+                               if (!error) self->drain();
+                             });
+  }
+
+  void begin_stream(HttpReply made) {
+    event_stream_ = std::move(made.stream);
+    ++hall_.streams;
+    text_ = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: " + made.type + "\r\n";
+    for (const auto& [name, value] : kSafetyHeaders) text_ += name + ": " + value + "\r\n";
+    text_ += "\r\n";
+    send(next_events(&*event_stream_, hall_.site, wall_now()));
+  }
+
+  // A reader who went is noticed by the write after it. A run that is known no more ends the stream.
+  void send(const std::string& events) {
+    text_ += events.empty() ? ": the run is not here\n\n" : events;
+    lowest().expires_after(kWriteTime);
+    asio::async_write(
+        stream_, asio::buffer(text_),
+        [self = this->shared_from_this(), last = events.empty()](Error error, std::size_t bytes) {
+          if (!error && !last) self->wait(bytes);
+        });
+  }
+
+  void wait(std::size_t written) {
+    const auto pause = std::chrono::duration<double>(static_cast<double>(written) / kStreamBytesPerSecond);
+    timer_.expires_after(std::max<asio::steady_timer::duration>(
+        kStreamPeriod, std::chrono::duration_cast<asio::steady_timer::duration>(pause)));
+    lowest().expires_never();
+    timer_.async_wait([self = this->shared_from_this()](Error error) {
+      self->text_.clear();
+      if (!error) self->send(next_events(&*self->event_stream_, self->hall_.site, wall_now()));
+    });
+  }
+
+  Hall& hall_;
+  const bool trusted_;
+  Stream stream_;
+  asio::steady_timer timer_;
+  beast::flat_buffer buffer_{kMostHeaderBytes};
+  std::optional<http::request_parser<http::empty_body>> parser_;
+  http::response<http::string_body> response_;
+  std::optional<EventStream> event_stream_;
+  std::string text_;  // of the stream, being written
+  std::array<char, 1024> rest_{};
+};
+
+class BeastServer final : public HttpServer {
+ public:
+  BeastServer(HttpOptions options, int listener, int port)
+      : options_(std::move(options)), listener_(listener), port_(port), hall_(options_.site) {}
+
+  ~BeastServer() override {
+    if (context_) context_->stop();
+    if (thread_.joinable()) thread_.join();
+    acceptor_.reset();
+    context_.reset();  // and all connections with it
+    close(listener_);
+  }
+
+  int port() const override { return port_; }
+  int listener() const override { return listener_; }
+  std::string url() const override {
+    const bool six = options_.address.find(':') != std::string::npos;
+    return std::string(options_.identity ? "https://" : "http://") +
+           (six ? "[" + options_.address + "]" : options_.address) + ":" + std::to_string(port_);
+  }
+
+  void serve() override {
+    context_ = std::make_unique<asio::io_context>(1);
+    acceptor_.emplace(*context_, dup_of(listener_));
+    if (options_.identity) {
+      tls_.emplace(asio::ssl::context::tls_server);
+      tls_->use_certificate(asio::buffer(options_.identity->certificate), asio::ssl::context::pem);
+      tls_->use_private_key(asio::buffer(options_.identity->private_key), asio::ssl::context::pem);
+    }
+    wait();
+    thread_ = std::thread([this] {
+      pthread_setname_np(pthread_self(), "dtrun-page");
+      context_->run();
+    });
+  }
+
+ private:
+  // The descriptor that Asio closes.
+  static int dup_of(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 0); }
+
+  void wait() {
+    acceptor_->async_wait(asio::posix::stream_descriptor::wait_read, [this](Error error) {
+      if (error) return;
+      accept();
+      wait();
+    });
+  }
+
+  // Asio's own accept() would leave the connection to the workers that the agent starts.
+  void accept() {
+    const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+      // Without a descriptor left it would come again and again.
+      if (errno == EMFILE || errno == ENFILE) std::this_thread::sleep_for(100ms);
+      return;
+    }
+    const bool six = options_.address.find(':') != std::string::npos;
+    Tcp::socket socket(*context_, six ? Tcp::v6() : Tcp::v4(), fd);
+    if (hall_.connections >= kMostConnections) {
+      if (hall_.idle.empty()) return;
+      hall_.idle.front()->abort();
+    }
+    Error gone;
+    const Tcp::endpoint peer = socket.remote_endpoint(gone), own = socket.local_endpoint(gone);
+    if (gone) return;
+    const bool trusted = is_of_own_user(peer, own);
+    if (tls_)
+      std::make_shared<Session<beast::ssl_stream<beast::tcp_stream>>>(hall_, trusted, std::move(socket),
+                                                                      *tls_)
+          ->start();
+    else
+      std::make_shared<Session<beast::tcp_stream>>(hall_, trusted, std::move(socket))->start();
+  }
+
+  const HttpOptions options_;
+  const int listener_;
+  const int port_;
+  Hall hall_;
+  std::optional<asio::ssl::context> tls_;
+  std::unique_ptr<asio::io_context> context_;
+  std::optional<asio::posix::stream_descriptor> acceptor_;
+  std::thread thread_;
+};
+
+Status cannot_listen(const HttpOptions& options, int error) {
+  return Status(kExitUnavailable,
+                "the page cannot listen on " + options.address + " port " + std::to_string(options.port) +
+                    ": " + std::strerror(error) +
+                    (error == EADDRINUSE ? "; give --http_port another port, or auto" : ""));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<HttpServer>> HttpServer::listen(HttpOptions options) {
+  sockaddr_storage address{};
+  auto* const four = reinterpret_cast<sockaddr_in*>(&address);
+  auto* const six = reinterpret_cast<sockaddr_in6*>(&address);
+  socklen_t size = sizeof *four;
+  const auto port = htons(static_cast<std::uint16_t>(options.port));
+  if (inet_pton(AF_INET, options.address.c_str(), &four->sin_addr) == 1) {
+    four->sin_family = AF_INET;
+    four->sin_port = port;
+  } else if (inet_pton(AF_INET6, options.address.c_str(), &six->sin6_addr) == 1) {
+    six->sin6_family = AF_INET6;
+    six->sin6_port = port;
+    size = sizeof *six;
+  } else {
+    return cannot_listen(options, EINVAL);
+  }
+  const int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const bool bound = fd >= 0 && bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                     ::listen(fd, static_cast<int>(kMostConnections)) == 0 &&
+                     getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  if (!bound) {
+    const int error = errno;
+    if (fd >= 0) close(fd);
+    return cannot_listen(options, error);
+  }
+  const int chosen = ntohs(address.ss_family == AF_INET ? four->sin_port : six->sin6_port);
+  return std::unique_ptr<HttpServer>(new BeastServer(std::move(options), fd, chosen));
+}
+
+}  // namespace dtrun::rendezvous

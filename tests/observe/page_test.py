@@ -1,0 +1,321 @@
+"""The page of a job, looked at as people do: in a real browser while a worker is killed, without scripts, from other users'
+processes, and by those who mean no good.
+
+  page_test.py BUILD [unittest options…]
+  page_test.py BUILD --pictures DIR      makes the pictures of docs/observe.md instead
+"""
+
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.parse
+
+import browser
+
+BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DTRUN = BUILD / "bin/dtrun"
+LIMIT_S = 90
+# Of a machine that has time; one that is busy may take its time.
+SEEN_WITHIN_S = 2 if os.getloadavg()[0] < os.cpu_count() else 10
+EXIT_SKIPPED = 77
+NOBODY = 65534
+
+
+def wait_for(condition, limit=LIMIT_S):
+    until = time.monotonic() + limit
+    while time.monotonic() < until:
+        if result := condition():
+            return result
+        time.sleep(0.05)
+    raise AssertionError("not so in time: " + getattr(condition, "__name__", "condition"))
+
+
+class Job:
+    """A training of two workers in a folder of its own, until end()."""
+
+    def __init__(self, *options):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="dtrun-page-test-"))
+        self.id = f"page-{os.getpid()}"
+        self.environment = {**os.environ, "XDG_RUNTIME_DIR": str(self.folder)}
+        (self.folder / "told").touch()
+        with open(self.folder / "told", "w", encoding="utf-8") as told:
+            self.process = subprocess.Popen(
+                [DTRUN, "--standalone", "--nproc_per_node", "2", "--lanes", "1", "--max_restarts", "3", "--rdzv_id", self.id, *options,
+                 ROOT / "configs/fashion_mnist_convnet.json", f"output_dir={self.folder / 'run'}", "train.logging_steps=20",
+                 "train.save_steps=50", "train.eval_steps=100", "train.num_train_epochs=1000"],
+                stdout=told, stderr=told, env=self.environment, start_new_session=True)
+        self.address = urllib.parse.urlsplit(wait_for(lambda: self.status().get("page"))["address"])
+
+    def status(self):
+        asked = subprocess.run([DTRUN, "status", self.id, "--json"], capture_output=True, text=True, env=self.environment, check=False)
+        return json.loads(asked.stdout)[0] if asked.returncode == 0 else {}
+
+    def link(self):
+        asked = [DTRUN, "status", self.id, "--open"]
+        return subprocess.run(asked, capture_output=True, text=True, env=self.environment, check=True).stdout.strip()
+
+    def told(self):
+        return (self.folder / "told").read_text()
+
+    def lines(self, event):
+        with contextlib.suppress(FileNotFoundError):
+            lines = [json.loads(line) for line in (self.folder / "run/metrics.jsonl").read_text().splitlines()]
+            return [line for line in lines if line["event"] == event]
+        return []
+
+    def threads(self):
+        tasks = pathlib.Path(f"/proc/{self.process.pid}/task")
+        return {(task / "comm").read_text().strip() for task in tasks.iterdir()}
+
+    def ask(self, path, method="GET", **headers):
+        connection = http.client.HTTPConnection(self.address.hostname, self.address.port, timeout=20)
+        connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+        answer = connection.getresponse()
+        body = answer.read().decode() if "event-stream" not in answer.headers["Content-Type"] else ""
+        connection.close()
+        return answer.status, body, answer.headers
+
+    def connect(self, words=b""):
+        connection = socket.create_connection((self.address.hostname, self.address.port), timeout=20)
+        connection.sendall(words)
+        return connection
+
+    def end(self):
+        os.killpg(self.process.pid, signal.SIGTERM)
+        self.process.wait(LIMIT_S)
+        shutil.rmtree(self.folder)
+
+
+def rest_of(connection):
+    with contextlib.suppress(ConnectionResetError):
+        words = b""
+        while piece := connection.recv(65536):
+            words += piece
+        return words
+    return b""
+
+
+class HttpTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.job = Job()
+        cls.addClassCleanup(cls.job.end)
+
+    def test_0_costs_no_thread_before_somebody_looks_and_says_where_it_is(self):
+        said = f"watch: http://127.0.0.1:{self.job.address.port}; elsewhere: ssh -L "
+        self.assertEqual(self.job.told().count(said), 1)
+        self.assertNotIn("dtrun-page", self.job.threads())
+        self.assertEqual(self.job.ask("/healthz")[:2], (200, "ok\n"))
+        self.assertIn("dtrun-page", self.job.threads())
+
+    def test_shows_only(self):
+        for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+            status, _, headers = self.job.ask("/", method)
+            self.assertEqual((status, headers["Allow"]), (405, "GET, HEAD"))
+        status, body, headers = self.job.ask("/", "HEAD")
+        self.assertEqual((status, body), (200, ""))
+        self.assertGreater(int(headers["Content-Length"]), 1000)
+        self.assertIn("default-src 'self'", headers["Content-Security-Policy"])
+        self.assertNotIn("Access-Control-Allow-Origin", headers)
+
+    def test_a_foreign_sites_name_is_refused(self):
+        self.assertEqual(self.job.ask("/", Host="evil.example")[0], 421)
+        self.assertEqual(self.job.ask("/", Host=f"localhost:{self.job.address.port}")[0], 200)
+
+    def test_who_is_another_user_needs_the_token(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can be another user")
+        link = urllib.parse.urlsplit(self.job.link())
+        with_token = link.path + "?" + link.query
+
+        def as_nobody(path):
+            asked = subprocess.run(["setpriv", f"--reuid={NOBODY}", "--clear-groups", sys.executable, "-c",
+                                    "import http.client, sys\n"
+                                    "c = http.client.HTTPConnection('127.0.0.1', int(sys.argv[1]))\n"
+                                    "c.request('GET', sys.argv[2]); print(c.getresponse().status)",
+                                    str(self.job.address.port), path], capture_output=True, text=True, check=True)
+            return int(asked.stdout)
+
+        self.assertEqual(as_nobody("/"), 403)
+        self.assertEqual(as_nobody("/api/v1/runs"), 403)
+        self.assertEqual(as_nobody("/?token=" + "0" * 32), 403)
+        self.assertEqual(as_nobody(with_token), 200)
+        self.assertNotIn(link.query.split("token=")[1], json.dumps(self.job.status()))
+
+    def test_garbage_is_answered_and_does_not_keep_others_out(self):
+        for words in (b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", bytes(range(256)) * 8, b"\r\n" * 9000,
+                      b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello",
+                      b"GET /" + b"x" * 20000 + b" HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 5000 + b"\r\n"):
+            with self.job.connect() as connection:
+                with contextlib.suppress(OSError):
+                    connection.sendall(words)
+                    connection.shutdown(socket.SHUT_WR)
+                answer = rest_of(connection)
+            self.assertTrue(answer == b"" or answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 431", b"HTTP/1.1 405")), (words[:20], answer[:60]))
+        self.assertEqual(self.job.ask("/healthz")[0], 200)
+
+    def test_whoever_holds_connections_open_loses_the_oldest(self):
+        with contextlib.ExitStack() as held:
+            slow = [held.enter_context(self.job.connect(b"GET / HT")) for _ in range(150)]
+            self.assertEqual(self.job.ask("/healthz")[0], 200)
+            descriptors = len(os.listdir(f"/proc/{self.job.process.pid}/fd"))
+            self.assertLess(descriptors, 200)
+            began = time.monotonic()  # slow as they are, they have 10 s
+            with concurrent.futures.ThreadPoolExecutor(len(slow)) as waiting:
+                list(waiting.map(rest_of, slow))
+            self.assertLess(time.monotonic() - began, 60)
+
+    def test_too_many_streams_are_refused(self):
+        with contextlib.ExitStack() as held:
+            answers = []
+            for _ in range(34):
+                connection = held.enter_context(self.job.connect(b"GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+                answers.append(connection.recv(12))
+            self.assertEqual(answers[0], b"HTTP/1.1 200")
+            self.assertEqual(answers[-1], b"HTTP/1.1 503")
+            self.assertEqual(self.job.ask("/healthz")[0], 200)
+
+
+class BrowserTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.driver = browser.chromium()
+        if cls.driver is None:
+            raise unittest.SkipTest("there is no chromium, chromedriver or selenium here")
+        cls.addClassCleanup(cls.driver.quit)
+        cls.job = Job()
+        cls.addClassCleanup(cls.job.end)
+
+    def data(self, selector):
+        return self.driver.execute_script("const e = document.querySelector(arguments[0] + ' data'); return e ? e.value : null", selector)
+
+    def shown(self):
+        number = lambda text: float(text) if text else None
+        progress = {name: number(self.data(f"[data-progress='{name}']")) for name in ("step", "of", "epoch", "loss", "samples/s")}
+        facts = {name: number(self.data(f"[data-fact='{name}']")) for name in ("generation", "world size", "restarts", "membership changes")}
+        return {**progress, **facts}
+
+    def told(self):
+        run = self.job.status()
+        progress = run.get("progress", {})
+        return {"step": progress.get("step"), "of": progress.get("total_steps"), "epoch": progress.get("epoch"), "loss": progress.get("loss"),
+                "samples/s": progress.get("samples_per_second"), "generation": run["generation"], "world size": run["world_size"],
+                "restarts": run["restarts"], "membership changes": run["membership_changes"]}
+
+    def points(self, curve):
+        return self.driver.execute_script(f"return (curves.{curve} || []).map(p => p.slice(0, 2))")
+
+    def assert_nothing_went_wrong(self):
+        self.assertEqual(browser.console(self.driver), [])
+        here = f"http://127.0.0.1:{self.job.address.port}/"
+        self.assertEqual([url for url in browser.requests(self.driver) if not url.startswith(here)], [])
+
+    def assert_curves_are_the_log(self):
+        for event, name, curve in (("train", "loss", "loss"), ("train", "samples_per_second", "samples_per_second"),
+                                   ("train", "learning_rate", "learning_rate"), ("eval", "accuracy", "eval_accuracy")):
+            def same(event=event, name=name, curve=curve):
+                shown = self.points(curve)
+                last = shown[-1][0] if shown else 0
+                return shown and shown == [[line["step"], line[name]] for line in self.job.lines(event) if line["step"] <= last]
+            same.__name__ = f"{curve}: {self.points(curve)[-3:]} is the log's {self.job.lines(event)[-3:]}"
+            wait_for(same)
+
+    def test_it_shows_what_the_status_says_while_a_worker_is_killed(self):
+        driver = self.driver
+        driver.get(self.job.address.geturl())
+        browser.resize(driver, 1280, 900)
+        wait_for(lambda: len(self.points("loss")) > 5 and self.points("eval_accuracy"))
+        wait_for(lambda: self.told() == self.shown())
+        self.assertIn("running", driver.title)
+        self.assert_curves_are_the_log()
+
+        killed = self.job.status()["nodes"][0]["pids"][1]
+        os.kill(killed, signal.SIGKILL)
+        seen = "return [...document.querySelectorAll('#events .failure')].map(e => e.textContent)"
+        began = time.monotonic()
+        failures = wait_for(lambda: driver.execute_script(seen))
+        self.assertLess(time.monotonic() - began, SEEN_WITHIN_S)
+        self.assertIn("SIGKILL", failures[0])
+        wait_for(lambda: self.shown()["restarts"] == 1 and self.shown()["world size"] == 2)
+        step = self.told()["step"] or 0
+        wait_for(lambda: self.points("loss")[-1][0] > step + 10)
+        self.assert_curves_are_the_log()
+        wait_for(lambda: self.told() == self.shown())
+
+        browser.resize(driver, 400, 800)
+        wait_for(lambda: driver.execute_script("return document.documentElement.scrollWidth") <= 400)
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]})
+        self.assertEqual(driver.execute_script("return getComputedStyle(document.body).backgroundColor"), "rgb(22, 24, 28)")
+        self.assert_each_picture_has_words()
+        self.assert_keyboard_reaches_everything()
+        self.assert_nothing_went_wrong()
+        self.assert_text_without_scripts()
+
+    def assert_each_picture_has_words(self):
+        charts = self.driver.execute_script(
+            "return [...document.querySelectorAll('figure:not([hidden])')].map(f => [f.querySelector('[role=img]').ariaLabel,"
+            " (f.querySelector('details').open = true, f.querySelector('summary').textContent)])")
+        self.assertGreaterEqual(len(charts), 4)
+        self.assertTrue(all(label and label.startswith("curve of ") for label, _ in charts), charts)
+        wait_for(lambda: self.driver.execute_script(
+            "return [...document.querySelectorAll('figure:not([hidden]) details')].every(d => d.querySelectorAll('tbody tr').length > 0)"))
+
+    def assert_keyboard_reaches_everything(self):
+        from selenium.webdriver.common.keys import Keys  # pylint: disable=import-outside-toplevel
+        self.driver.execute_script("document.activeElement.blur()")
+        reached = set()
+        for _ in range(40):
+            self.driver.switch_to.active_element.send_keys(Keys.TAB)
+            reached.add(self.driver.execute_script("const e = document.activeElement; return e.id || e.tagName"))
+        self.assertLessEqual({"log", "filter", "SUMMARY", "A"}, reached)
+
+    def assert_text_without_scripts(self):
+        self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+        self.driver.get(self.job.address.geturl())
+        text = self.driver.find_element("css selector", "body").text
+        self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+        self.assertIn(f"run {self.job.id} at ", text)
+        self.assertIn("world size 2, nodes wanted 1, restarts 1 of 3", text)
+        self.assertRegex(text, r"step \d+ of \d+, epoch \d+\.\d\d, loss ")
+
+
+def make_pictures(folder):
+    """A run that lost a worker, as the docs show it."""
+    job = Job()
+    driver = browser.chromium()
+    driver.get(job.address.geturl())
+    for _ in range(2):
+        step = (job.lines("train") or [{"step": 0}])[-1]["step"]
+        wait_for(lambda step=step: (job.lines("train") or [{"step": 0}])[-1]["step"] > step + 120)
+        os.kill(job.status()["nodes"][0]["pids"][1], signal.SIGKILL)
+        wait_for(lambda: job.status()["phase"] == "running")
+    wait_for(lambda: job.lines("train")[-1]["step"] > 420)
+    for name, width, height, scheme in (("page", 1280, 1000, "light"), ("page-narrow", 400, 900, "dark")):
+        browser.resize(driver, width, height)
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+        time.sleep(2)  # for the redrawing
+        driver.save_screenshot(str(folder / f"{name}.png"))
+    driver.quit()
+    job.end()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--pictures"]:
+        make_pictures(pathlib.Path(sys.argv[2]))
+        sys.exit(0)
+    result = unittest.main(exit=False).result
+    for test, reason in result.skipped:
+        print(f"skipped: {test}: {reason}", file=sys.stderr)
+    sys.exit(1 if not result.wasSuccessful() else EXIT_SKIPPED if result.skipped else 0)
