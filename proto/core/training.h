@@ -83,7 +83,7 @@ struct Progress {
   bool from_in_memory_checkpoint = false;       // this generation began with a copy in a host's memory
   std::optional<PhaseTimes> times = {};         // of this generation; none from a program that keeps none
   std::optional<StepTimes> step_times = {};     // likewise; none before the first step
-  // The newest lines of rank 0's metrics in this generation, oldest first, and its newest evaluation.
+  // Rank 0's newest lines of metrics, oldest first, and its newest evaluation in this generation.
   std::vector<LoggedStep> logged = {};
   std::optional<EvaluatedStep> evaluated = {};
   std::int64_t saved_step = 0;  // of the checkpoint that was begun last in this generation; 0: none

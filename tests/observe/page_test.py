@@ -14,6 +14,7 @@ import pathlib
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -186,6 +187,40 @@ class HttpTest(unittest.TestCase):
             self.assertEqual(answers[0], b"HTTP/1.1 200")
             self.assertEqual(answers[-1], b"HTTP/1.1 503")
             self.assertEqual(self.job.ask("/healthz")[0], 200)
+
+
+def own_address():
+    """An address of this host that is not loopback's, or None."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket, contextlib.suppress(OSError):
+        any_socket.connect(("192.0.2.1", 9))  # sends nothing
+        return any_socket.getsockname()[0]
+    return None
+
+
+class BoundTest(unittest.TestCase):
+    def test_beyond_loopback_it_is_https_and_for_the_token_alone(self):
+        address = own_address()
+        if not address:
+            self.skipTest("this host has no address but loopback's")
+        job = Job("--http_bind", address)
+        self.addCleanup(job.end)
+        self.assertEqual((job.address.scheme, job.address.hostname), ("https", address))
+        trusting = ssl.create_default_context()
+        trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+
+        def ask(path):
+            connection = http.client.HTTPSConnection(address, job.address.port, timeout=20, context=trusting)
+            with contextlib.closing(connection):
+                connection.request("GET", path)
+                answer = connection.getresponse()
+                return answer.status, answer.read().decode()
+
+        self.assertEqual(ask("/api/v1/runs")[0], 403)  # by the job's own user, too
+        link = urllib.parse.urlsplit(job.link())
+        status, body = ask("/api/v1/runs?" + link.query)
+        self.assertEqual((status, json.loads(body)[0]["run_id"]), (200, job.id))
+        with job.connect(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n") as plain:
+            self.assertNotIn(b"HTTP/1.1 200", rest_of(plain))
 
 
 class BrowserTest(unittest.TestCase):

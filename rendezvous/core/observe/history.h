@@ -23,7 +23,7 @@ inline constexpr std::size_t kCurves = std::size(kCurveNames);
 struct Occurrence {
   std::int64_t serial = 0;
   Millis at = 0;
-  const char* kind = "";  // generation, failure, stopping, over, news, checkpoint
+  const char* kind = "";  // generation, failure, stopping, over, news, checkpoint, straggler
   std::string text = {};  // a sentence; may be empty
   std::int64_t generation = 0;
   std::int64_t step = 0;  // that training was known to be at

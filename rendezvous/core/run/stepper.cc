@@ -120,6 +120,7 @@ void Stepper::compare_workers(const Heartbeat& heartbeat) {
     const auto news = s_.stragglers.take(report.rank, membership.world_size, report, turn_.now(), host_of);
     if (!news) continue;
     if (!news->text.empty()) s_.verdict = news;
+    s_.history.tell("straggler", news->text, s_.generation, turn_.now());
     for (const auto& [id, member] : s_.members) turn_.say(id, *news);
   }
 }

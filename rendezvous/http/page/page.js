@@ -335,7 +335,7 @@ function showEvents() {
     const time = element("time", at.toLocaleTimeString("en-GB"));
     time.dateTime = at.toISOString();
     const what = event.kind === "checkpoint" ? "checkpoint of step " + whole.format(event.step) :
-        event.kind + (event.text ? ": " + event.text : "");
+        event.kind + ": " + (event.text || "none stands out any more");
     item.append(time, what);
     return item;
   });
