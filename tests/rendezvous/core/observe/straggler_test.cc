@@ -125,6 +125,20 @@ TEST_CASE("the cause is the part with most of the excess, and the kernel's facts
          "it waits 12 ms of each step for its data, the others 1.0 ms (11.0 MB/s, the others 132.0 MB/s)");
 }
 
+TEST_CASE(
+    "where all wait for a processor, a rank that does so in its math has shared cores, one that works has "
+    "not") {
+  auto window = with_late(4, 1, &WindowPart::math, 0.018);
+  for (WindowPart& part : window) part.cpu = 0.3, part.cpu_wait = 1.2;
+  auto found = judge_ranks(window);
+  REQUIRE(found.has_value());
+  CHECK(found->verdict.cause == "shared_cores");
+  window[1].cpu = 0.6;
+  found = judge_ranks(window);
+  REQUIRE(found.has_value());
+  CHECK(found->verdict.cause == "processor");
+}
+
 TEST_CASE("two ranks are compared directly") {
   const auto verdict = judge_ranks(kSharedCores(2, 1));
   REQUIRE(verdict.has_value());
