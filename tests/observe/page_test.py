@@ -46,7 +46,7 @@ def wait_for(condition, limit=LIMIT_S):
 class Job:
     """A training of two workers in a folder of its own, until end()."""
 
-    def __init__(self, *options):
+    def __init__(self, *options, epochs=1000):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="dtrun-page-test-"))
         self.id = f"page-{os.getpid()}"
         self.environment = {**os.environ, "XDG_RUNTIME_DIR": str(self.folder)}
@@ -55,7 +55,7 @@ class Job:
             self.process = subprocess.Popen(
                 [DTRUN, "--standalone", "--nproc_per_node", "2", "--lanes", "1", "--max_restarts", "3", "--rdzv_id", self.id, *options,
                  ROOT / "configs/fashion_mnist_convnet.json", f"output_dir={self.folder / 'run'}", "train.logging_steps=20",
-                 "train.save_steps=50", "train.eval_steps=100", "train.num_train_epochs=1000"],
+                 "train.save_steps=50", "train.eval_steps=100", f"train.num_train_epochs={epochs}"],
                 stdout=told, stderr=told, env=self.environment, start_new_session=True)
         self.address = urllib.parse.urlsplit(wait_for(lambda: self.status().get("page"))["address"])
 
@@ -272,6 +272,8 @@ class BrowserTest(unittest.TestCase):
         driver.get(self.job.address.geturl())
         browser.resize(driver, 1280, 900)
         wait_for(lambda: len(self.points("loss")) > 5 and self.points("eval_accuracy"))
+        widths = driver.execute_script("return [...document.querySelectorAll('figure:not([hidden]) .chart canvas')].map(c => c.clientWidth)")
+        self.assertTrue(widths and all(550 < width < 700 for width in widths), widths)  # two beside each other
         wait_for(lambda: self.told() == self.shown())
         self.assertIn("running", driver.title)
         self.assert_curves_are_the_log()
@@ -291,6 +293,8 @@ class BrowserTest(unittest.TestCase):
 
         browser.resize(driver, 400, 800)
         wait_for(lambda: driver.execute_script("return document.documentElement.scrollWidth") <= 400)
+        widths = driver.execute_script("return [...document.querySelectorAll('.chart canvas')].map(c => c.clientWidth)")
+        self.assertTrue(all(300 < width <= 400 for width in widths), widths)
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]})
         self.assertEqual(driver.execute_script("return getComputedStyle(document.body).backgroundColor"), "rgb(22, 24, 28)")
         self.assert_each_picture_has_words()
@@ -328,16 +332,19 @@ class BrowserTest(unittest.TestCase):
 
 def make_pictures(folder):
     """A run that lost a worker, as the docs show it."""
-    job = Job()
+    job = Job(epochs=5)
     driver = browser.chromium()
     driver.get(job.address.geturl())
-    for _ in range(2):
-        step = (job.lines("train") or [{"step": 0}])[-1]["step"]
-        wait_for(lambda step=step: (job.lines("train") or [{"step": 0}])[-1]["step"] > step + 120)
+
+    def wait_for_step(step):
+        wait_for(lambda: (job.lines("train") or [{"step": 0}])[-1]["step"] > step)
+
+    for step in (300, 700):
+        wait_for_step(step)
         os.kill(job.status()["nodes"][0]["pids"][1], signal.SIGKILL)
-        wait_for(lambda: job.status()["phase"] == "running")
-    wait_for(lambda: job.lines("train")[-1]["step"] > 420)
-    for name, width, height, scheme in (("page", 1280, 1000, "light"), ("page-narrow", 400, 900, "dark")):
+        wait_for(lambda: job.status()["world_size"] == 2)
+    wait_for_step(1400)
+    for name, width, height, scheme in (("page", 1280, 1120, "light"), ("page-narrow", 400, 900, "dark")):
         browser.resize(driver, width, height)
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
         time.sleep(2)  # for the redrawing

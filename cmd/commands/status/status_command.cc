@@ -288,9 +288,9 @@ constexpr OptionEntry kOptionsOfStatus[] = {
     {.name = "insecure", .help = "Ask a coordinator that has no key, in plain text"},
     {.name = "json", .help = "JSON: an array of runs; with --watch a run per line"},
     {.name = "watch", .help = "Ask again every second: one run until it is over, all runs until interrupted"},
-    {.name = "open", .help = "Only print the link to the page of each run, with the token that opens it"},
+    {.name = "open", .help = "Only print links that open the runs' pages"},
     {.name = "ready", .help = "For probes: exit 0 if workers run here, else 69"},
-    {.name = "exit_status", .help = "With --watch RUN_ID: exit with the run's exit code, not 0"},
+    {.name = "exit_status", .help = "With --watch RUN_ID: end with the run's exit code"},
     kColorOption,
     kHelpOption};
 

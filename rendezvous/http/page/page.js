@@ -92,17 +92,17 @@ function showHead(run) {
   fill(find("phase"), element("span", run.phase === "over" ? "over, exit code " + run.exit_code : PHASES[run.phase],
                               failed ? "failed" : run.phase));
   const wanted = run.min_nodes === run.max_nodes ? run.max_nodes : run.min_nodes + " to " + run.max_nodes;
-  const fact = (name, value, format = String) => {
+  const fact = (name, value, format = String, more = "") => {
     const made = element("span", name + " ");
     made.dataset.fact = name;
-    made.append(data(value, format), " · ");
+    made.append(data(value, format), more);
     return made;
   };
   const goodput = run.goodput && run.goodput.training > 0 ? run.goodput.ratio : null;
-  fill(find("facts"), fact("generation", run.generation), "for " + duration(run.generation_age) + " · ",
-       fact("world size", run.world_size), "nodes wanted " + wanted + " · ", fact("restarts", run.restarts),
-       "of " + run.max_restarts + " · ", fact("membership changes", run.membership_changes),
-       fact("goodput", goodput, percent));
+  fill(find("facts"), fact("generation", run.generation, String, " for " + duration(run.generation_age)),
+       fact("world size", run.world_size), element("span", "nodes wanted " + wanted),
+       fact("restarts", run.restarts, String, " of " + run.max_restarts),
+       fact("membership changes", run.membership_changes), fact("goodput", goodput, percent));
   find("reason").textContent = run.reason ? "because " + run.reason : "";
   const verdict = find("verdict");
   verdict.hidden = !run.verdict;
@@ -193,7 +193,6 @@ function showRanks(run) {
 }
 
 function showStatus(run) {
-  find("job").hidden = false;
   find("lost").hidden = true;
   showHead(run);
   showProgress(run);
@@ -274,6 +273,7 @@ function makeChart(chart) {
   const more = element("details"), numbers = element("table");
   more.append(element("summary", "the numbers"), numbers);
   more.addEventListener("toggle", () => { if (more.open) showNumbers(chart, numbers); });
+  new ResizeObserver(() => { if (chart.graph) chart.graph.resize(); }).observe(chart.box);
   chart.numbers = () => { if (more.open) showNumbers(chart, numbers); };
   figure.append(caption, chart.box, more);
   find("charts").append(figure);
@@ -281,7 +281,8 @@ function makeChart(chart) {
   chart.options = {
     labels: ["step", ...chart.curves.map(([, title]) => title)], connectSeparatedPoints: true, legend: "never",
     strokeWidth: 1.5, includeZero: Boolean(chart.zero), underlayCallback: drawMarks, highlightCircleSize: 3,
-    axes: {x: {axisLabelFormatter: step => Number.isInteger(step) ? whole.format(step) : ""}},
+    axes: {x: {axisLabelFormatter: step => Number.isInteger(step) ? whole.format(step) : ""},
+           y: {axisLabelFormatter: value => String(Number(value.toPrecision(7))), axisLabelWidth: 72}},
     highlightCallback: (_, step, points) => {
       value.textContent = "step " + whole.format(step) + ": " +
           points.map(p => label(chart.curves.findIndex(([, title]) => title === p.name), p.yval)).join(", ");
@@ -357,6 +358,8 @@ function showLinks(id) {
 
 function follow(id) {
   showLinks(id);
+  find("run").textContent = id;
+  find("job").hidden = false;  // a curve that is not shown has no size
   charts = CHARTS.map(makeChart);
   find("log").addEventListener("change", drawAll);
   find("filter").addEventListener("input", showEvents);
@@ -380,7 +383,6 @@ function follow(id) {
     if (lost.hidden) lost.textContent = "no word from the coordinator since " + new Date().toLocaleTimeString("en-GB") +
         ": what is shown is older";
     lost.hidden = false;
-    find("job").hidden = false;
   });
 }
 
