@@ -1,6 +1,7 @@
 #include "cmd/history/job_life.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -103,6 +104,8 @@ class LifeReader {
             who() + text_of(line, "how") + (error.empty() ? "" : "\n" + error)});
     } else if (event == "hang") {
       mark({now, host, "hang", who() + text_of(line, "what") + "\n" + text_of(line, "where")});
+    } else if (event == "straggler") {
+      if (const std::string text = text_of(line, "text"); !text.empty()) mark({now, host, "straggler", text});
     } else if (event == "news") {
       mark({now, host, "news", text_of(line, "text")});
     } else if (event == "signal") {
@@ -116,8 +119,14 @@ class LifeReader {
     }
   }
 
-  // The newest kMostMarks, as a ring until take().
+  // The newest kMostMarks, as a ring until take(). What all nodes tell in turn is told once.
   void mark(LifeMark mark) {
+    constexpr double kSameTime = 5;  // seconds
+    if (marks_ > 0) {
+      const LifeMark& before = life_.marks[static_cast<std::size_t>(marks_ - 1) % kMostMarks];
+      const bool again = before.kind == mark.kind && before.text == mark.text && before.host != mark.host;
+      if (again && std::abs(mark.time - before.time) < kSameTime) return;
+    }
     if (life_.marks.size() < kMostMarks)
       life_.marks.push_back(std::move(mark));
     else

@@ -32,7 +32,7 @@ struct NodeLife {
 struct LifeMark {
   double time = 0;
   std::string host;
-  std::string kind;  // "failure", "follower", "hang", "news", "signal", "end"
+  std::string kind;  // "failure", "follower", "hang", "straggler", "news", "signal", "end"
   std::string text;  // a sentence or several lines
 };
 

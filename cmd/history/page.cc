@@ -140,6 +140,7 @@ std::string remarks_part(const RunHistory& run) {
 
 std::string heading(const RunHistory& run) {
   return "<p class=\"" + std::string(run.failed ? "bad" : "good") + "\">" + escaped(run.outcome) + "</p>\n" +
+         (run.verdict.empty() ? "" : "<p><strong>" + escaped(run.verdict) + "</strong></p>\n") +
          remarks_part(run);
 }
 

@@ -280,6 +280,7 @@ RunHistory history_of(RunRecord record) {
   RunHistory run{.name = record.name};
   add_outcome(record.report, record.life, &run);
   add_goodput(record.report, &run);
+  run.verdict = text_at(record.report, {"verdict", "text"});
   run.facts = facts_of(record, run);
   run.charts = charts_of(record.metrics);
   for (const MetricsStart& start : record.metrics.starts)
@@ -292,7 +293,11 @@ RunHistory history_of(RunRecord record) {
 }
 
 Json to_json(const RunHistory& run, std::size_t most_points) {
-  Json json = {{"version", 1}, {"name", run.name}, {"outcome", run.outcome}, {"facts", Json::object()}};
+  Json json = {{"version", 1},
+               {"name", run.name},
+               {"outcome", run.outcome},
+               {"verdict", run.verdict},
+               {"facts", Json::object()}};
   for (const RunFact& fact : run.facts)
     json["facts"][fact.name] = fact.value ? Json(*fact.value) : Json(fact.text);
   json["charts"] = json_of(run.charts, most_points);

@@ -51,6 +51,7 @@ struct Chart {
 struct RunHistory {
   std::string name = {};
   std::string outcome = {};  // "over, exit code 0: …", a sentence; never empty
+  std::string verdict = {};  // the slow worker, or network, that lasted; may be empty
   bool failed = false;
   std::vector<RunFact> facts = {};
   std::vector<TimeKind> goodput = {};  // empty: not known

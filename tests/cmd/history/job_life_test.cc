@@ -55,6 +55,21 @@ TEST_CASE(
   CHECK(life.marks[1].text == "exit code 0: all succeeded");
 }
 
+TEST_CASE("what each node tells is there once, what happens again is there again") {
+  const std::string told = event(1, "news", R"("text":"node2 left")");
+  CHECK(life_in(told + of_b(told)).marks.size() == 1);
+  CHECK(life_in(told + of_b(event(9, "news", R"("text":"node2 left")"))).marks.size() == 2);
+  CHECK(life_in(told + told).marks.size() == 2);
+}
+
+TEST_CASE("who was slow is among the events, and the end of that is not") {
+  const JobLife life = life_in(event(1, "straggler", R"("rank":3,"text":"rank 3 is slow")") +
+                               event(2, "straggler", R"("rank":-1,"text":"")"));
+  REQUIRE(life.marks.size() == 1);
+  CHECK(life.marks[0].kind == "straggler");
+  CHECK(life.marks[0].text == "rank 3 is slow");
+}
+
 TEST_CASE("the report of a failure is shown until a later run succeeds") {
   const std::string failed = event(1, "report", R"("exit_code":3,"text":"the job failed")") +
                              event(2, "end", R"("exit_code":3,"reason":"why")");

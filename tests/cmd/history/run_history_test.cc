@@ -24,7 +24,7 @@ RunRecord some_record() {
   record.name = "runs/a";
   record.metrics = read_metrics(metrics);
   record.report = Json::parse(R"({"format":1,"run_id":"m","exit_code":0,"reason":"all succeeded",
-    "restarts":{"used":1,"allowed":3},"membership_changes":0,
+    "restarts":{"used":1,"allowed":3},"membership_changes":0,"verdict":{"text":"rank 3 is slow"},
     "goodput":{"ratio":0.75,"training":7.5,"redone":0.5,"down":2.0,"steps_redone":4}})");
   record.config =
       Json::parse(R"({"output_dir":"runs/a","train":{"learning_rate":0.1,"betas":[1,2]},"empty":{}})");
@@ -46,6 +46,8 @@ const Chart* chart(const std::vector<Chart>& charts, const std::string& title) {
 TEST_CASE("a run is told with its outcome, its numbers, its curves and its config") {
   const RunHistory run = history_of(some_record());
   CHECK(run.outcome == "over, exit code 0: all succeeded");
+  CHECK(run.verdict == "rank 3 is slow");
+  CHECK(report_page(run).find("<strong>rank 3 is slow</strong>") != std::string::npos);
   CHECK_FALSE(run.failed);
   REQUIRE(fact(run, "goodput"));
   CHECK(fact(run, "goodput")->text == "75.00 %");
