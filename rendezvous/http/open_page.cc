@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "proto/core/text.h"
+#include "rendezvous/http/process_facts.h"
+#include "rendezvous/text/job_metrics.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -16,6 +18,12 @@ std::string token_of(const JobKey& key, const std::string& run_id) {
   return hexadecimal(bytes);
 }
 
+std::function<std::string(std::span<const v1::RunStatus>, double)> metrics_of_this_process() {
+  return [metrics = std::make_shared<JobMetrics>()](std::span<const v1::RunStatus> runs, double wall_now) {
+    return metrics->text(runs, read_process_facts(), wall_now, DTRUN_VERSION);
+  };
+}
+
 }  // namespace
 
 Result<std::unique_ptr<HttpServer>> open_page(Server& server, const PageOptions& options) {
@@ -26,6 +34,7 @@ Result<std::unique_ptr<HttpServer>> open_page(Server& server, const PageOptions&
                    .site = {.look = [&server](const std::string& run_id,
                                               const HistoryMark& mark) { return server.look(run_id, mark); },
                             .token = token,
+                            .metrics = metrics_of_this_process(),
                             .endpoint = options.endpoint,
                             .names = {}}};
   if (!options.address.empty()) http.address = options.address;

@@ -7,6 +7,7 @@
 #include "proto/web/dygraphs.h"
 #include "rendezvous/http/access.h"
 #include "rendezvous/http/page.h"
+#include "rendezvous/text/exposition.h"
 #include "rendezvous/text/history_json.h"
 #include "rendezvous/text/status_text.h"
 
@@ -94,6 +95,7 @@ class Answering {
       if (target_.path == asset.path) return {.type = asset.type, .body = std::string(asset.body)};
     if (target_.path == "/healthz") return {.body = "ok\n"};
     if (target_.path == "/") return page();
+    if (target_.path == "/metrics") return metrics();
     if (target_.path == std::string(kApi) + "stream") return stream();
     if (target_.path == std::string(kApi) + "runs") return runs();
     const std::string runs_below = std::string(kApi) + "runs/";
@@ -130,6 +132,13 @@ class Answering {
     Json runs = Json::array();
     for (const RunView& view : views) runs.push_back(status_json(view.status, site_.endpoint));
     return json_reply(runs);
+  }
+
+  HttpReply metrics() const {
+    std::vector<v1::RunStatus> runs;
+    for (RunView& view : visible()) runs.push_back(std::move(view.status));
+    if (runs.empty() && !trusted_) return closed();
+    return {.type = kExpositionType, .body = site_.metrics(runs, wall_now_)};
   }
 
   // A run id may have slashes. One that is not known is not told from one that may not be seen.

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +26,8 @@ struct Site {
   // Server::look()
   std::function<std::vector<RunView>(const std::string& run_id, const HistoryMark& mark)> look;
   std::function<std::string(const std::string& run_id)> token;  // that opens the run; empty: none does
+  // The answer to Prometheus; `wall_now`: seconds since 1970.
+  std::function<std::string(std::span<const v1::RunStatus> runs, double wall_now)> metrics;
   std::string endpoint;            // of the coordinator, as `dtrun status` says it
   std::vector<std::string> names;  // of this host, in small letters, beside those of loopback
 };

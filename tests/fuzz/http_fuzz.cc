@@ -7,6 +7,7 @@
 
 #include "rendezvous/http/access.h"
 #include "rendezvous/http/routes.h"
+#include "rendezvous/text/job_metrics.h"
 
 using namespace dtrun::rendezvous;
 
@@ -34,8 +35,12 @@ std::vector<RunView> look(const std::string& run_id, const HistoryMark& mark) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::string text(reinterpret_cast<const char*>(data), size);
   const bool has_token = text.find(kToken) != std::string::npos || text.find('%') != std::string::npos;
-  const Site site{
-      .look = look, .token = [](const std::string&) { return kToken; }, .endpoint = "e", .names = {"node1"}};
+  const Site site{.look = look,
+                  .token = [](const std::string&) { return kToken; },
+                  .metrics = [](std::span<const v1::RunStatus> runs,
+                                double now) { return JobMetrics().text(runs, {}, now, ""); },
+                  .endpoint = "e",
+                  .names = {"node1"}};
   HttpRequest request{.method = "GET", .target = next_line(&text)};
   request.host = next_line(&text);
   request.authorization = next_line(&text);

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "rendezvous/text/job_metrics.h"
 #include "rendezvous/text/status_text.h"
 
 namespace dtrun::rendezvous {
@@ -18,6 +19,7 @@ constexpr double kWall = 1764000000;
 struct Coordinator {
   std::vector<RunView> views;
   std::string instance = "c1";
+  JobMetrics metrics;
 
   Coordinator() {
     for (const char* id : {"job7", "a/b <x>"}) {
@@ -42,6 +44,8 @@ struct Coordinator {
                   return found;
                 },
             .token = [](const std::string& run_id) { return "token of " + run_id; },
+            .metrics = [this](std::span<const v1::RunStatus> runs,
+                              double wall_now) { return metrics.text(runs, {}, wall_now, "0.1.0"); },
             .endpoint = "node1:29400",
             .names = {}};
   }
@@ -118,6 +122,22 @@ TEST_CASE("who is not trusted needs the token of a run, and then sees this run a
   CHECK(answer({.method = "GET", .target = "/api/v1/runs/job7?token=", .host = "localhost"}, false, closed,
                kWall)
             .status == 403);
+}
+
+TEST_CASE("Prometheus is told of the runs that it may see, in its own format") {
+  Coordinator coordinator;
+  const HttpReply all = get(coordinator, "/metrics");
+  CHECK(all.status == 200);
+  CHECK(all.type == "text/plain; version=0.0.4; charset=utf-8");
+  CHECK(all.body.find("dtrun_job_phase{run_id=\"job7\",phase=\"running\"} 1\n") != std::string::npos);
+  CHECK(all.body.find("run_id=\"a/b <x>\"") != std::string::npos);
+  CHECK(get(coordinator, "/metrics", false).status == 403);
+  const HttpReply one = answer(
+      {.method = "GET", .target = "/metrics", .host = "localhost:1", .authorization = "Bearer token of job7"},
+      false, coordinator.site(), kWall);
+  CHECK(one.status == 200);
+  CHECK(one.body.find("run_id=\"job7\"") != std::string::npos);
+  CHECK(one.body.find("a/b") == std::string::npos);
 }
 
 TEST_CASE("the page has the text of `dtrun status`, with no markup of a job's in it") {

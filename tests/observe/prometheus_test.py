@@ -1,0 +1,229 @@
+"""Debian's Prometheus scrapes a job of two nodes through the death of a worker: its counters, its alerts, and each query of the board
+that dtrun ships.
+
+  prometheus_test.py BUILD [unittest options…]
+"""
+
+import contextlib
+import json
+import math
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.error
+import urllib.parse
+import urllib.request
+
+BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SHIPPED = ROOT / "configs/prometheus"
+DTRUN = BUILD / "bin/dtrun"
+LIMIT_S = 90
+EXIT_SKIPPED = 77
+SCRAPE_S = 0.5  # and its limit: a busy machine needs some time
+WINDOW_S = 10  # of rates
+PERIODS_S = 4  # the coordinator hears of steps once a second, so the mean of whole seconds is compared
+
+
+def free_port():
+    with socket.socket() as any_socket:
+        any_socket.bind(("127.0.0.1", 0))
+        return any_socket.getsockname()[1]
+
+
+def wait_for(condition, what):
+    until = time.monotonic() + LIMIT_S
+    while time.monotonic() < until:
+        if result := condition():
+            return result
+        time.sleep(0.1)
+    raise AssertionError(f"not so in {LIMIT_S} s: {what}")
+
+
+def lines_of(file, event):
+    with contextlib.suppress(FileNotFoundError):
+        lines = file.read_text().splitlines(keepends=True)
+        return [line for line in map(json.loads, (line for line in lines if line.endswith("\n"))) if line["event"] == event]
+    return []
+
+
+class Job:
+    """Two nodes of one worker each on this host, until end()."""
+
+    def __init__(self, folder):
+        self.output, self.port, rendezvous = folder / "run", free_port(), free_port()
+        self.told = open(folder / "told", "w", encoding="utf-8")
+        self.nodes = [subprocess.Popen(
+            [DTRUN, "--nnodes", "2", "--rdzv_endpoint", f"127.0.0.1:{rendezvous}", "--rdzv_id", "scraped", "--insecure", "--nproc_per_node", "1",
+             "--lanes", "1", "--max_restarts", "5", "--progress", "none", *(["--http_port", str(self.port)] if node == 0 else ["--http_port", "off"]),
+             ROOT / "configs/fashion_mnist_convnet.json", f"output_dir={self.output}", "train.logging_steps=1", "train.eval_steps=0",
+             "train.save_steps=0", "train.num_train_epochs=1000"],
+            stdout=self.told, stderr=self.told, env={**os.environ, "XDG_RUNTIME_DIR": str(folder)}, start_new_session=True)
+            for node in range(2)]
+
+    def metrics(self):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
+            return answer.read().decode(), answer.headers["Content-Type"]
+
+    def kill_worker(self, rank):
+        started = [event for event in lines_of(self.output / "events.jsonl", "worker_started") if event["rank"] == rank]
+        os.kill(started[-1]["pid"], signal.SIGKILL)
+
+    def end(self):
+        for node in self.nodes:
+            node.send_signal(signal.SIGTERM)
+        for node in self.nodes:
+            node.wait(LIMIT_S)
+        self.told.close()
+
+
+class Prometheus:
+    """It scrapes `port` every SCRAPE_S seconds, with the rules that dtrun ships."""
+
+    def __init__(self, folder, port):
+        self.port = free_port()
+        shutil.copy(SHIPPED / "alerts.yml", folder)
+        (folder / "prometheus.yml").write_text(
+            "global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 1s}\nrule_files: [alerts.yml]\n"
+            f"scrape_configs: [{{job_name: dtrun, static_configs: [{{targets: ['127.0.0.1:{port}']}}]}}]\n")
+        self.process = subprocess.Popen(
+            ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
+             f"--web.listen-address=127.0.0.1:{self.port}", "--log.level=error"], start_new_session=True)
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait(LIMIT_S)
+
+    def query(self, expression, at=None):
+        """[(labels, value)]; none as long as it does not answer."""
+        values = {"query": expression, **({"time": at} if at else {})}
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/query?{urllib.parse.urlencode(values)}", timeout=10) as answer:
+                return [(one["metric"], float(one["value"][1])) for one in json.load(answer)["data"]["result"]]
+        except urllib.error.HTTPError as refusal:
+            if refusal.code == 503:  # it is starting
+                return []
+            raise AssertionError(f"{expression}: {refusal.read().decode()}") from refusal
+        except OSError:
+            return []
+
+    def fault(self):
+        """What it says of a scrape that failed."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/targets", timeout=10) as answer:
+            return [target["lastError"] for target in json.load(answer)["data"]["activeTargets"]]
+
+    def value(self, expression, at=None):
+        found = self.query(expression, at)
+        return found[0][1] if len(found) == 1 else math.nan
+
+
+def expressions_of(board):
+    """Each query of a Grafana board, as Grafana would send it for the run."""
+    asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    asked += [note["expr"] for note in board["annotations"]["list"]]
+    return [one.replace("$__rate_interval", "20s").replace("$run_id", "scraped") for one in asked]
+
+
+@unittest.skipUnless(shutil.which("prometheus") and shutil.which("promtool"), "prometheus and promtool are not both installed")
+class PrometheusTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="dtrun-prometheus-test-")))
+        cls.job = Job(cls.folder)
+        cls.addClassCleanup(cls.job.end)
+        try:
+            cls.run_through_a_kill()
+        except AssertionError:
+            print((cls.folder / "told").read_text(), cls.prometheus.fault(), file=sys.stderr)
+            raise
+
+    @classmethod
+    def run_through_a_kill(cls):
+        steps = lambda: len(lines_of(cls.job.output / "metrics.jsonl", "train"))
+        wait_for(lambda: steps() > 20, "steps")
+        cls.prometheus = Prometheus(cls.folder, cls.job.port)
+        cls.addClassCleanup(cls.prometheus.close)
+        wait_for(lambda: cls.prometheus.value("dtrun_train_steps_total") > 0, "a first scrape")
+        cls.steady_from = time.time()
+        time.sleep(WINDOW_S + PERIODS_S + 1)  # rates are of time
+        cls.job.kill_worker(1)
+        wait_for(lambda: cls.prometheus.value("dtrun_job_restarts_total") == 1, "a restart")
+        whole = "dtrun_world_size == 2 and on (run_id) dtrun_job_phase{phase='running'} == 1 and on (run_id) dtrun_train_step > 0"
+        wait_for(lambda: cls.prometheus.query(whole) and len(cls.prometheus.query("dtrun_worker_steps_total")) == 2, "two workers again")
+        after = cls.prometheus.value("dtrun_train_steps_total")
+        wait_for(lambda: cls.prometheus.value("dtrun_train_steps_total") > after + 50, "steps after it")
+
+    def test_up_stays_1_and_no_counter_falls(self):
+        self.assertEqual(self.prometheus.value("min_over_time(up{job='dtrun'}[10m])"), 1)
+        self.assertGreater(self.prometheus.value("dtrun_job_generation"), 1)
+        text, _ = self.job.metrics()
+        counters = re.findall(r"^# TYPE (\S+) counter$", text, re.MULTILINE)
+        self.assertGreater(len(counters), 10)
+        for counter in counters:
+            series = self.prometheus.query(f"resets({counter}[10m])")
+            self.assertTrue(series, counter)
+            for labels, resets in series:
+                self.assertEqual(resets, 0, f"{counter} {labels}")
+
+    def test_the_rate_of_steps_is_that_of_the_log(self):
+        done_at = {line["step"]: line["time"] for line in lines_of(self.job.output / "metrics.jsonl", "train")}
+        ratios = []
+        for scrape in range(int(PERIODS_S / SCRAPE_S)):
+            at = self.steady_from + WINDOW_S + scrape * SCRAPE_S
+            # The log's rate is that of the same steps: the coordinator hears of them a moment later.
+            first, last = (self.prometheus.value(f"{edge}_over_time(dtrun_train_steps_total[{WINDOW_S}s])", at) for edge in ("min", "max"))
+            of_log = (last - first) / (done_at[last] - done_at[first])
+            ratios.append(self.prometheus.value(f"rate(dtrun_train_steps_total[{WINDOW_S}s])", at) / of_log)
+        print(f"rate of steps against the log: mean {statistics.mean(ratios):.4f} of {min(ratios):.4f} to {max(ratios):.4f}")
+        self.assertLess(abs(statistics.mean(ratios) - 1), 0.02, ratios)
+
+    def test_the_steps_of_workers_and_of_the_job_agree(self):
+        job = self.prometheus.value("increase(dtrun_train_steps_total[10m])")
+        for labels, steps in self.prometheus.query("increase(dtrun_worker_steps_total[10m])"):
+            self.assertGreater(steps, 0.5 * job, labels)
+            self.assertLess(steps, 1.1 * job, labels)
+
+    def test_promtool_has_nothing_to_say(self):
+        text, content_type = self.job.metrics()
+        self.assertIn("version=0.0.4", content_type)
+        said = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+        self.assertEqual((said.returncode, said.stdout, said.stderr), (0, "", ""))
+
+    def test_each_query_of_the_board_returns_data(self):
+        board = json.loads((SHIPPED / "dashboard.json").read_text())
+        expressions = expressions_of(board)
+        self.assertGreater(len(expressions), 20)
+        without_data = [one for one in expressions if not self.prometheus.query(one)]
+        # No evaluation has been done, and at a quiet moment no generation begins.
+        self.assertLessEqual({one for one in without_data}, {one for one in expressions if "dtrun_eval" in one or "changes(" in one})
+        self.assertTrue(self.prometheus.query("dtrun_job_generation and on (run_id) (changes(dtrun_job_generation[10m]) > 0)"))
+
+    def test_the_alerts_fire_and_the_snippets_are_read(self):
+        rules = self.folder / "rules"
+        rules.mkdir()
+        for file in (SHIPPED / "alerts.yml", ROOT / "tests/observe/alerts_test.yml"):
+            shutil.copy(file, rules)
+        said = subprocess.run(["promtool", "test", "rules", "alerts_test.yml"], cwd=rules, capture_output=True, text=True, check=False)
+        self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
+        # Files of other machines are not here.
+        snippets = (SHIPPED / "prometheus.yml").read_text().replace("/etc/prometheus/dtrun.token", str(rules / "token"))
+        (rules / "token").write_text("secret")
+        (rules / "prometheus.yml").write_text(snippets)
+        said = subprocess.run(["promtool", "check", "config", "prometheus.yml"], cwd=rules, capture_output=True, text=True, check=False)
+        self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
+
+
+if __name__ == "__main__":
+    result = unittest.main(exit=False).result
+    for test, reason in result.skipped:
+        print(f"skipped: {test}: {reason}", file=sys.stderr)
+    sys.exit(1 if not result.wasSuccessful() else EXIT_SKIPPED if result.skipped else 0)
