@@ -84,7 +84,8 @@ class Cluster {
   }
 
   void forget() {
-    state_ = State{};
+    State anew;
+    state_ = std::move(anew);
     invariants_ = Invariants{};
   }
 

@@ -396,7 +396,8 @@ class Simulator {
     if (state_.phase == Phase::kOver) return;
     ++result_.injected.forgotten;
     result_.injected.forgotten_seats += state_.current.seats.size();
-    state_ = State{};
+    State anew;
+    state_ = std::move(anew);
     invariants_ = Invariants{};
     for (auto& [id, connection] : connections_) {
       if (connection.closed) continue;
