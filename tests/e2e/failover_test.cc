@@ -295,6 +295,7 @@ TEST_CASE("of two hosts the second takes over only where it is told to" * doctes
     pair.agent(gone).signal(SIGKILL);
     const double took = pair.failover_from(gone, since);
     CHECK_MESSAGE(took >= 0, pair.said());
+    CHECK_MESSAGE(pair.agent(1 - gone).wait_for_err("watch: http://127.0.0.1:"), pair.said());
     CHECK_MESSAGE(took <= kFailover * load_factor(), pair.said());
     CHECK_MESSAGE(pair.agent(1 - gone).wait() == 0, pair.said());
     CHECK(pair.any_model() == quiet_model(400));
