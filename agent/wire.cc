@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "agent/process/spawn.h"
 #include "proto/core/contract.h"
 #include "proto/core/exit_codes.h"
 #include "proto/core/utf8.h"
@@ -199,12 +198,13 @@ control::FromAgent hello_ack(bool outlives, const std::string& unit_file) {
 }
 
 control::FromAgent job_message(const BuiltinTrainer& trainer, const std::vector<Gpu>& gpus, int local_rank,
-                               bool in_memory_checkpoint) {
+                               WorkerMemory memory) {
   control::FromAgent message;
   control::Job* job = message.mutable_job();
   job->set_config_json(trainer.config_json);
   job->set_lanes(trainer.lanes);
-  if (in_memory_checkpoint) job->set_in_memory_checkpoint_fd(kInMemoryCheckpointFd);
+  if (memory.in_memory_checkpoint) job->set_in_memory_checkpoint_fd(kInMemoryCheckpointFd);
+  if (memory.operations) job->set_operations_fd(kOperationsFd);
   job->set_only_agent_stops(trainer.only_agent_stops);
   job->set_device(trainer.cuda ? "cuda" : "cpu");
   if (!trainer.cuda) return message;

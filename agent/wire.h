@@ -10,6 +10,7 @@
 
 #include "agent/core/job_spec.h"
 #include "agent/core/supervisor/decide.h"
+#include "agent/process/spawn.h"
 #include "proto/control.pb.h"
 #include "proto/rendezvous.pb.h"
 
@@ -48,7 +49,7 @@ event::WorkerReady to_event(int serial, const control::Ready& message);
 // the trainer computes on them.
 control::FromAgent hello_ack(bool outlives, const std::string& unit_file);
 control::FromAgent job_message(const BuiltinTrainer& trainer, const std::vector<Gpu>& gpus, int local_rank,
-                               bool in_memory_checkpoint = false);
+                               WorkerMemory memory = {});
 // `index`: among this node's workers of the generation.
 control::FromAgent start_message(const Assignment& assignment, int rank, int index);
 control::FromAgent stop_message(control::Stop::Kind kind, const std::string& reason);

@@ -12,6 +12,7 @@
 #include <memory>
 #include <utility>
 
+#include "agent/health/last_operations.h"
 #include "agent/system/own_environment.h"
 #include "agent/text/report.h"
 #include "agent/wire.h"
@@ -233,8 +234,7 @@ void WorkerRunner::greet(WorkerProcess& worker, int serial, const control::Hello
   const std::string versions = "(control protocol " + std::to_string(kControlProtocol) + " and " +
                                std::to_string(hello.protocol()) + ")";
   if (trainer_ != nullptr && same)
-    return worker.send(
-        job_message(*trainer_, spec_.gpus, worker.local_rank(), worker.has_in_memory_checkpoint()));
+    return worker.send(job_message(*trainer_, spec_.gpus, worker.local_rank(), worker.memory()));
   if (trainer_ != nullptr)
     return worker.condemn("dtrun and dtrun-worker are of different versions " + versions +
                           ": install both from one build");
@@ -303,7 +303,9 @@ bool WorkerRunner::let_end(const WorkerProcess& worker, bool well) {
 void WorkerRunner::ended(int serial, WorkerOutcome outcome, bool never_ran) {
   note_cause(&outcome);
   gpu_guard_.ended(outcome.pid);
-  agent_.log.write("worker_ended", {{"generation", children_.find(serial)->generation()},
+  const WorkerProcess& worker = *children_.find(serial);
+  if (!outcome.ok()) write_last_operations(worker.log_dir(), worker.operations());
+  agent_.log.write("worker_ended", {{"generation", worker.generation()},
                                     {"rank", outcome.rank},
                                     {"pid", outcome.pid},
                                     {"how", describe_exit(outcome.exit_code, outcome.signal, outcome.cause)},

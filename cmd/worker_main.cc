@@ -25,6 +25,7 @@
 #include "proto/base/log.h"
 #include "proto/core/contract.h"
 #include "worker/base/error.h"
+#include "worker/base/operation_log.h"
 #include "worker/base/pulse.h"
 #include "worker/base/stop_point.h"
 #include "worker/collective/process_group.h"
@@ -83,6 +84,7 @@ struct GenerationPart {
 
 GenerationPart take_part(Replica& replica, const ControlClient::Start& start, ControlClient& agent) {
   const control::Start& at = start.place;
+  OperationLog::at(at.generation(), replica.state.step);
   try {
     const std::unique_ptr<ProcessGroup> group = meet_peers(start, agent);
     agent.enter_training();
@@ -113,6 +115,7 @@ int train_for(ControlClient& agent, const CudaLaunches& launches) {
   stop_point(StopPoint::kLoading);
   const JobConfig config = value_or_throw(parse_config(job.config_json(), "config", {}));
 
+  if (job.operations_fd() > 0) OperationLog::open(job.operations_fd());
   agent.report(Progress());
   const Datasets data = load_datasets(config);
   const std::string& folder = config.output_dir;

@@ -1,5 +1,5 @@
-// Memory for copies of the workers' trained state: a file without a name (memfd) for each of this node's
-// workers, which its replacement gets too. So it outlives them all, and ends with this agent.
+// Memory that outlives the workers: a file without a name (memfd) for each of this node's workers, which its
+// replacement gets too. It ends with this agent.
 #pragma once
 
 #include <vector>
@@ -11,10 +11,15 @@ namespace dtrun::agent {
 
 class HostMemory {
  public:
-  // The worker's own, empty until it writes there; made on the first call. EX_SOFTWARE if there can be none.
+  // `name`: for people who look at open files.
+  explicit HostMemory(const char* name) : name_(name) {}
+
+  // The worker's own, empty until something is written there; made on the first call. EX_SOFTWARE if there
+  // can be none.
   Result<int> of(int local_rank);
 
  private:
+  const char* const name_;
   std::vector<Descriptor> files_;  // by local rank
 };
 

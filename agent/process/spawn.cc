@@ -67,8 +67,9 @@ bool install_descriptors(const SpawnPlan& plan) {
   if (dup2(plan.stdin_fd, 0) < 0 || dup2(plan.stdout_fd, 1) < 0 || dup2(plan.stderr_fd, 2) < 0) return false;
   if (plan.control_fd == kControlFd && fcntl(kControlFd, F_SETFD, 0) != 0) return false;
   if (plan.control_fd >= 0 && dup2(plan.control_fd, kControlFd) < 0) return false;
-  return plan.in_memory_checkpoint_fd < 0 ||
-         dup2(plan.in_memory_checkpoint_fd, kInMemoryCheckpointFd) == kInMemoryCheckpointFd;
+  const auto given = [](int fd, int number) { return fd < 0 || dup2(fd, number) == number; };
+  return given(plan.in_memory_checkpoint_fd, kInMemoryCheckpointFd) &&
+         given(plan.operations_fd, kOperationsFd);
 }
 
 bool bind_to(const CpuMask& cpus) {

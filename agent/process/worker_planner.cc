@@ -1,5 +1,10 @@
 #include "agent/process/worker_planner.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
 #include <fstream>
 #include <system_error>
 #include <utility>
@@ -68,6 +73,7 @@ WorkerPlan WorkerPlanner::plan(Console& console, const Assignment& assignment, i
                                                      spec_.first_local_rank + local_rank);
   plan_hang_files(folder, &plan);
   if (trainer_ != nullptr && trainer_->in_memory_checkpoints) plan_in_memory_checkpoint(console, &plan);
+  if (trainer_ != nullptr) plan_operations(&plan);
   if (!scratch_error_.empty() && !std::exchange(scratch_told_, true)) console.notice(scratch_error_);
   return plan;
 }
@@ -114,11 +120,26 @@ void WorkerPlanner::plan_hang_files(const std::string& folder, WorkerPlan* plan)
 
 // The run can do without a copy.
 void WorkerPlanner::plan_in_memory_checkpoint(Console& console, WorkerPlan* plan) {
-  const Result<int> file = host_memory_.of(plan->local_rank);
+  const Result<int> file = in_memory_checkpoints_.of(plan->local_rank);
   if (file.ok())
     plan->in_memory_checkpoint_fd = file.value();
   else if (!std::exchange(host_memory_told_, true))
     console.notice("workers keep no copies in this host's memory: " + file.status().message());
+}
+
+// What an earlier process of this worker left there is cleared. Without the memory a hang is told with fewer
+// facts.
+void WorkerPlanner::plan_operations(WorkerPlan* plan) {
+  constexpr std::size_t kBytes = sizeof(OperationRing);
+  const Result<int> file = operations_.of(plan->local_rank);
+  if (!file.ok() || ftruncate(file.value(), kBytes) != 0) return;
+  fcntl(file.value(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);  // fails if done before
+  void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.value(), 0);
+  if (memory == MAP_FAILED) return;
+  std::memset(memory, 0, kBytes);
+  plan->operations_fd = file.value();
+  plan->operations = {static_cast<const OperationRing*>(memory),
+                      [memory](const OperationRing*) { munmap(memory, kBytes); }};
 }
 
 // A temporary folder for a worker's files that are no logs, or whose job has no log directory; empty if it

@@ -37,6 +37,7 @@ class WorkerPlanner {
   void plan_error_file(const std::string& folder, WorkerPlan* plan);
   void plan_hang_files(const std::string& folder, WorkerPlan* plan);
   void plan_in_memory_checkpoint(Console& console, WorkerPlan* plan);
+  void plan_operations(WorkerPlan* plan);
   std::filesystem::path scratch_dir(const std::string& folder);
 
   const JobSpec& spec_;
@@ -47,8 +48,9 @@ class WorkerPlanner {
   Scratch& scratch_;
   std::string scratch_error_;  // why there is no scratch folder
   bool scratch_told_ = false;
-  HostMemory host_memory_;
+  HostMemory in_memory_checkpoints_{"dtrun-in-memory-checkpoint"};
   bool host_memory_told_ = false;  // the same for host memory
+  HostMemory operations_{"dtrun-operations"};
 };
 
 }  // namespace dtrun::agent

@@ -100,7 +100,7 @@ void WorkerProcess::start() {
   if (!made) return start_failed(errno_status(kExitSoftware, "cannot start a worker: no pipe to it", error));
 
   auto pid = spawn({plan_.argv, plan_.environment, child_fds[0], child_fds[1], child_fds[2], child_fds[3],
-                    plan_.in_memory_checkpoint_fd, plan_.cpus, limit_tag(plan_.tag)});
+                    plan_.in_memory_checkpoint_fd, plan_.operations_fd, plan_.cpus, limit_tag(plan_.tag)});
   if (!pid.ok()) return start_failed(pid.status());
   pid_ = last_pid_ = pid.value();
   for (Output* output : {&*out_, &*err_}) watch(output);

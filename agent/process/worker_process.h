@@ -19,8 +19,10 @@
 #include "agent/output/console.h"
 #include "agent/output/log_writer.h"
 #include "agent/process/control_channel.h"
+#include "agent/process/spawn.h"
 #include "agent/system/descriptor.h"
 #include "agent/system/loop.h"
+#include "proto/base/operation_ring.h"
 #include "proto/control.pb.h"
 
 namespace dtrun::agent {
@@ -34,7 +36,9 @@ struct WorkerPlan {
   // Not the built-in trainer: its standard input is ours, and it need not use its control socket.
   bool program = false;
   int in_memory_checkpoint_fd =
-      -1;  // its file in the host's memory (HostMemory), which outlives it; -1: none
+      -1;                  // its file in the host's memory (HostMemory), which outlives it; -1: none
+  int operations_fd = -1;  // the same for its last operations, mapped here:
+  std::shared_ptr<const OperationRing> operations = {};
   StreamPlan out, err;
   std::vector<int> cpus;                 // that it may use; empty: all
   std::string tag;                       // worker_tag(): of this agent and process
@@ -66,7 +70,15 @@ class WorkerProcess {
   bool ended() const { return ended_; }  // also its output
   const std::string& tag() const { return plan_.tag; }
   int local_rank() const { return local_rank_; }
-  bool has_in_memory_checkpoint() const { return plan_.in_memory_checkpoint_fd >= 0; }
+  WorkerMemory memory() const {
+    return {.in_memory_checkpoint = plan_.in_memory_checkpoint_fd >= 0,
+            .operations = plan_.operations_fd >= 0};
+  }
+  // Its last, also after its end; none of a program.
+  std::vector<Operation> operations() const {
+    return plan_.operations ? plan_.operations->read() : std::vector<Operation>();
+  }
+  const std::filesystem::path& log_dir() const { return plan_.log_dir; }
   // Its rank in the newest generation that it has, or had, a part in; before that its plan's.
   int rank() const { return rank_; }
   bool is_spare() const { return rank_ < 0; }

@@ -250,7 +250,11 @@ TEST_CASE("what a worker is told") {
   CHECK(on_gpu.gpu() == 1);
   CHECK(on_gpu.gpu_uuid() == "GPU-6");
   CHECK(on_gpu.in_memory_checkpoint_fd() == 0);
-  CHECK(job_message(trainer, spec().gpus, 1, true).job().in_memory_checkpoint_fd() == 4);
+  CHECK(
+      job_message(trainer, spec().gpus, 1, {.in_memory_checkpoint = true}).job().in_memory_checkpoint_fd() ==
+      4);
+  CHECK(on_gpu.operations_fd() == 0);
+  CHECK(job_message(trainer, spec().gpus, 1, {.operations = true}).job().operations_fd() == 5);
   trainer.cuda = false;
   CHECK(job_message(trainer, {}, 1).job().device() == "cpu");
   const auto start = start_message(running(), 5, 2).start();

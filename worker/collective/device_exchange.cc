@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "worker/base/error.h"
+#include "worker/base/operation_log.h"
 #include "worker/core/tree.h"
 #include "worker/reduction/exchange_plan.h"
 
@@ -58,6 +59,7 @@ class DeviceExchange final : public GradientExchange {
 
   void finish() override {
     std::lock_guard lock(mutex_);
+    const OperationLog::Wait written({.kind = Operation::Kind::kDevices});
     links_->wait(*stream_);
   }
 

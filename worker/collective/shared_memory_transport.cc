@@ -45,6 +45,10 @@ void sleep_for_news(const BoardWord& news, std::uint32_t seen) {
   syscall(SYS_futex, &news, FUTEX_WAIT, seen, &nap, nullptr, 0);
 }
 
+Operation reading(int rank, int bucket) {
+  return {.kind = Operation::Kind::kReceive, .bucket = bucket, .peer = rank};
+}
+
 bool ended(int process) {
   pollfd end{.fd = process, .events = POLLIN, .revents = 0};
   return poll(&end, 1, 0) == 1;
@@ -157,13 +161,14 @@ void SharedMemoryTransport::lose(int rank, const std::string& why) {
 }
 
 template <typename Ready>
-void SharedMemoryTransport::wait_for(int rank, const Ready& ready) {
+void SharedMemoryTransport::wait_for(int rank, const Operation& what, const Ready& ready) {
   const SharedPeer& peer = peers_[static_cast<std::size_t>(rank)];
   for (int look = 0; look < kLooksBeforeSleep; ++look) {
     if (ready(*peer.board)) return;
     std::this_thread::yield();
   }
   const Pulse::WaitsForPeers alive;
+  const OperationLog::Wait written(what);
   const Clock::time_point begin = Clock::now();
   for (int naps = 1;; ++naps) {
     const std::uint32_t seen = peer.board->news.load(std::memory_order_acquire);
@@ -186,7 +191,7 @@ void SharedMemoryTransport::begin_step() {
   for (int rank = 0; rank < group_.size(); ++rank) {
     if (!shares_with(rank)) continue;
     // The peer may be at a later step: no rank waits for one without leaves.
-    wait_for(rank, [&](const Board& board) {
+    wait_for(rank, {.kind = Operation::Kind::kSend, .peer = rank}, [&](const Board& board) {
       return static_cast<std::int32_t>(board.done.load(std::memory_order_acquire) - before) >= 0;
     });
   }
@@ -200,7 +205,7 @@ void SharedMemoryTransport::publish_partials(int bucket, std::span<const float* 
 }
 
 const float* SharedMemoryTransport::partial(int rank, int bucket, std::size_t block) {
-  wait_for(rank, [&](const Board& board) {
+  wait_for(rank, reading(rank, bucket), [&](const Board& board) {
     return board.bucket(bucket).partials.load(std::memory_order_acquire) == step_;
   });
   const SharedPeer& peer = peers_[static_cast<std::size_t>(rank)];
@@ -210,7 +215,7 @@ const float* SharedMemoryTransport::partial(int rank, int bucket, std::size_t bl
 void SharedMemoryTransport::publish_total(int bucket) { announce(board_.bucket(bucket).totals, step_); }
 
 const float* SharedMemoryTransport::total(int rank, int bucket) {
-  wait_for(rank, [&](const Board& board) {
+  wait_for(rank, reading(rank, bucket), [&](const Board& board) {
     return board.bucket(bucket).totals.load(std::memory_order_acquire) == step_;
   });
   const SharedPeer& peer = peers_[static_cast<std::size_t>(rank)];

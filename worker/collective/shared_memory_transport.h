@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/base/operation_log.h"
 #include "worker/collective/process_group.h"
 #include "worker/collective/shared_memory.h"
 
@@ -61,7 +62,7 @@ class SharedMemoryTransport {
   void announce(std::atomic<std::uint32_t>& word, std::uint32_t value);
   [[noreturn]] void lose(int peer, const std::string& why);
   template <typename Ready>
-  void wait_for(int peer, const Ready& ready);
+  void wait_for(int peer, const Operation& what, const Ready& ready);
 
   ProcessGroup& group_;
   const std::size_t size_, buckets_;

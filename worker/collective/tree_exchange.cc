@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "worker/base/buffer.h"
+#include "worker/base/operation_log.h"
 #include "worker/collective/gradient_exchange.h"
 #include "worker/collective/host_sum.h"
 #include "worker/collective/peer_waits.h"
@@ -231,6 +232,8 @@ void TreeExchange::start_round(std::size_t index, std::size_t number) {
     }
   }
   buckets_[index].out[number] = start(messages, {});
+  OperationLog::note(
+      {.kind = Operation::Kind::kSend, .bucket = static_cast<int>(index), .round = static_cast<int>(number)});
 }
 
 // Finds a move's piece in the neighbour's memory. Blocks until the piece is final.

@@ -30,6 +30,7 @@
 #include "proto/core/text.h"
 #include "proto/core/training.h"
 #include "worker/base/error.h"
+#include "worker/base/operation_log.h"
 #include "worker/base/stop_point.h"
 #include "worker/checkpoint/best_model.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -294,6 +295,7 @@ std::optional<StepPlan> Trainer::step_behind(const StepPlan& plan) const {
 // Returns what all ranks are to do after this step.
 Vote Trainer::one_step() {
   const Range range(*replica_.device, "step");
+  OperationLog::at(place_.generation, state_.step);
   stop_vote_.cast(wish());
   const StepPlan plan = batches_.step(state_.step);
   if (plan.epoch != order_epoch_) {

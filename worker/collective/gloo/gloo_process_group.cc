@@ -14,10 +14,12 @@
 #include <vector>
 
 #include "worker/base/error.h"
+#include "worker/base/operation_log.h"
 #include "worker/base/pulse.h"
 #include "worker/collective/gloo/gloo_store.h"
 #include "worker/collective/gloo/mesh.h"
 #include "worker/collective/process_group.h"
+#include "worker/collective/tags.h"
 
 namespace dtrun::worker {
 
@@ -89,6 +91,7 @@ class GlooPending final : public Work {
     for (PendingOperation& operation : operations_) {
       const Clock::time_point from = Clock::now();
       try {
+        const OperationLog::Wait written(operation_of(operation.tag, operation.peer, operation.is_send));
         if (operation.is_send) {
           operation.buffer->waitSend(nullptr, timeout_);
         } else {
@@ -107,6 +110,7 @@ class GlooPending final : public Work {
   struct PendingOperation {
     int peer;
     bool is_send;
+    std::uint32_t tag;
     std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
   };
 
@@ -117,7 +121,7 @@ class GlooPending final : public Work {
   void start(int peer, void* data, std::size_t size, bool is_send, std::uint32_t tag) {
     if (size == 0) return;
     try {
-      operations_.push_back({peer, is_send, mesh_->createUnboundBuffer(data, size)});
+      operations_.push_back({peer, is_send, tag, mesh_->createUnboundBuffer(data, size)});
       auto& buffer = *operations_.back().buffer;
       if (is_send) {
         buffer.send(peer, kSlotPrefix | tag, 0, size);
@@ -147,6 +151,7 @@ class GlooProcessGroup final : public ProcessGroup {
       // gloo waits five times this long for each connection.
       context_->setTimeout(options.connect_timeout / 5);
       GlooStore rendezvous(store, options);
+      const OperationLog::Wait written({.kind = Operation::Kind::kConnect});
       auto device = mesh_->device();
       context_->connectFullMesh(rendezvous, device);
       worker::check(*mesh_);
@@ -174,6 +179,7 @@ class GlooProcessGroup final : public ProcessGroup {
   void all_reduce_sum(std::span<float> values) override {
     check();
     const Pulse::WaitsForPeers alive;
+    const OperationLog::Wait written({.kind = Operation::Kind::kMessage});
     try {
       gloo::AllreduceOptions options(context_);
       options.setOutput(values.data(), values.size());
