@@ -40,10 +40,11 @@ WorkerRunner::WorkerRunner(const JobSpec& spec, std::string tag, Watchdog& watch
       events_(std::move(events)),
       planner_(spec, own_environment(), tag, agent.scratch),
       children_(std::move(tag), watchdog),
-      hang_guard_(
-          agent.loop,
-          {.heartbeat_timeout = spec.heartbeat_timeout.count(), .stall_timeout = spec.stall_timeout.count()},
-          own_environment(), hang_view()),
+      hang_guard_(agent.loop,
+                  hang_settings(spec.heartbeat_timeout.count(), spec.stall_timeout.count(),
+                                spec.notice_after ? std::optional(spec.notice_after->count()) : std::nullopt,
+                                trainer_ != nullptr),
+                  own_environment(), hang_view()),
       gpu_guard_(agent.loop, spec.gpu_reader, own_environment(), "/dev/kmsg",
                  [this](pid_t pid) { children_.spare(pid); }) {}
 
@@ -53,6 +54,9 @@ HangGuard::View WorkerRunner::hang_view() {
     std::vector<WorkerProcess*> workers = children_.workers();
     std::erase_if(workers, [](const WorkerProcess* worker) { return worker->is_spare(); });
     return workers;
+  };
+  view.usages = [this]() -> const std::map<pid_t, WorkerUsage>& {
+    return usages_.look(pids(), Loop::Clock::now());
   };
   view.matters = [this] { return hangs_matter(agent_.state); };
   view.held_back = [this] { return congested_; };
@@ -112,6 +116,8 @@ std::vector<WorkerReport> WorkerRunner::reports() {
     WorkerReport& report = reports[static_cast<std::size_t>(worker->local_rank())];
     report = worker->report();
     if (worker->generation() == agent_.state.generation.number()) report.rank = worker->rank();
+    const auto quiet = hang_guard_.quiet().find(worker->local_rank());
+    if (quiet != hang_guard_.quiet().end()) report.quiet = quiet->second;
     const auto usage = usages.find(worker->pid());
     if (usage == usages.end()) continue;
     report.usage = usage->second;

@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "proto/core/text.h"
-#include "rendezvous/core/run/rank_set.h"
+#include "rendezvous/core/rank_set.h"
 
 namespace dtrun {
 namespace {

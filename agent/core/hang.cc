@@ -12,49 +12,97 @@ constexpr Millis kJump = 3000;
 // gloo's wakes up 100 times a second, which takes a four hundredth.
 constexpr Millis kIdleShare = 100;
 constexpr Millis kIdleFloor = 10;  // one tick of the kernel's CPU accounts
+// Waits are read from memory, which costs next to nothing.
+constexpr Millis kWaitInterval = 2000;
+// A worker that has been silent, or waits, for as long is worth a word to those who ask.
+constexpr Millis kQuiet = 5000;
+// People are not told of a silence that a worker is known to break by itself: a step may take minutes.
+constexpr Millis kUsualGaps = 10;
+// Activity is a share of the time since the last look at it, which is at most this long ago: a moment's work
+// after an hour of waiting is activity.
+constexpr Millis kRecent = 60000;
+// Programs that do nothing but wait read a few bytes now and then: those by which threads wake each other.
+constexpr std::int64_t kIdleBytesPerSecond = 1000;
 
 bool worked(Millis cpu_ms, Millis in_ms) {
   return cpu_ms < 0 || cpu_ms > std::max(kIdleFloor, in_ms / kIdleShare);
 }
 
+bool moved(std::int64_t bytes, Millis in_ms) {
+  return bytes < 0 || bytes > std::max<Millis>(1000, in_ms) * kIdleBytesPerSecond / 1000;
+}
+
 }  // namespace
 
+HangSettings hang_settings(Millis heartbeat_timeout, Millis stall_timeout, std::optional<Millis> notice_after,
+                           bool builtin) {
+  static constexpr Millis kSilence = 300000, kIdle = 600000, kWait = 30000;
+  HangSettings settings{.heartbeat_timeout = heartbeat_timeout,
+                        .stall_timeout = stall_timeout,
+                        .silence_notice = notice_after.value_or(kSilence)};
+  if (builtin)
+    settings.wait_notice = std::min(notice_after.value_or(kWait), kWait);
+  else
+    settings.idle_notice = notice_after.value_or(kIdle);
+  return settings;
+}
+
 Millis HangDetector::interval() const {
-  Millis shortest = kLongestInterval * 5;
-  for (Millis timeout : {settings_.heartbeat_timeout, settings_.stall_timeout}) {
-    if (timeout > 0) shortest = std::min(shortest, timeout);
-  }
-  return std::max(kShortestInterval, shortest / 5);
+  Millis shortest = settings_.wait_notice > 0 ? kWaitInterval : kLongestInterval;
+  for (Millis limit : {settings_.heartbeat_timeout, settings_.stall_timeout, settings_.silence_notice,
+                       settings_.idle_notice, settings_.wait_notice})
+    if (limit > 0) shortest = std::min(shortest, limit / 5);
+  return std::max(kShortestInterval, shortest);
 }
 
 std::vector<HungWorker> HangDetector::look(const std::vector<LifeSigns>& signs, bool held_back, Millis now) {
   const Millis passed = looked_at_ ? now - *looked_at_ : 0;
   looked_at_ = now;
-  const bool jumped = passed > interval() + kJump;
-  watched_ += jumped ? interval() : passed;
+  jumped_ = passed > interval() + kJump;
+  watched_ += jumped_ ? interval() : passed;
   std::map<int, Seen> running;
   for (const LifeSigns& one : signs) {
     const auto known = seen_.find(one.local_rank);
-    running[one.local_rank] =
-        known != seen_.end()
-            ? known->second
-            : Seen{.last = one, .beat_at = watched_, .active_at = watched_, .cpu_mark = one.cpu_ms};
+    running[one.local_rank] = known != seen_.end() ? known->second
+                                                   : Seen{.last = one,
+                                                          .beat_at = watched_,
+                                                          .active_at = watched_,
+                                                          .cpu_mark = one.cpu_ms,
+                                                          .moved_at = watched_,
+                                                          .recent_at = watched_,
+                                                          .recent = one};
   }
   seen_.swap(running);
   for (const LifeSigns& one : signs) update(one, held_back);
   find_ahead();
-  return jumped ? std::vector<HungWorker>{} : judge();
+  return jumped_ ? std::vector<HungWorker>{} : judge();
 }
 
 void HangDetector::update(const LifeSigns& signs, bool held_back) {
   Seen& seen = seen_.at(signs.local_rank);
-  if (held_back || signs.beat != seen.last.beat) seen.beat_at = watched_;
+  if (held_back || signs.beat != seen.last.beat) {
+    if (seen.last.beat && !held_back) seen.longest_gap = std::max(seen.longest_gap, watched_ - seen.beat_at);
+    seen.beat_at = watched_;
+  }
   if (held_back || signs.output_bytes != seen.last.output_bytes || signs.processes != seen.last.processes ||
       worked(signs.cpu_ms - seen.cpu_mark, watched_ - seen.active_at)) {
     seen.active_at = watched_;
     seen.cpu_mark = signs.cpu_ms;
   }
+  update_moved(signs, held_back, seen);
   seen.last = signs;
+}
+
+void HangDetector::update_moved(const LifeSigns& signs, bool held_back, Seen& seen) const {
+  const Millis passed = watched_ - seen.recent_at;
+  const bool moves =
+      held_back || signs.beat != seen.recent.beat || signs.output_bytes != seen.recent.output_bytes ||
+      signs.processes != seen.recent.processes || worked(signs.cpu_ms - seen.recent.cpu_ms, passed) ||
+      moved(signs.io_bytes - seen.recent.io_bytes, passed);
+  if (moves) seen.moved_at = watched_;
+  if (!moves && passed < kRecent) return;
+  seen.recent_at = watched_;
+  seen.recent = signs;
 }
 
 void HangDetector::find_ahead() {
@@ -72,6 +120,34 @@ void HangDetector::find_ahead() {
 void HangDetector::waits_for_peers(int local_rank) {
   const auto seen = seen_.find(local_rank);
   if (seen != seen_.end()) seen->second.beat_at = seen->second.active_at = watched_;
+}
+
+Millis HangDetector::idle_for() const {
+  Millis shortest = watched_;
+  for (const auto& [local_rank, seen] : seen_) shortest = std::min(shortest, watched_ - seen.moved_at);
+  return shortest;
+}
+
+std::vector<QuietWorker> HangDetector::quiet() const {
+  const auto overdue = [&](Millis time, Millis limit) { return limit > 0 && time >= limit && !jumped_; };
+  const auto quiet = [](Millis time, Millis limit) {
+    return time > 0 && time >= (limit > 0 ? std::min(limit, kQuiet) : kQuiet);
+  };
+  const Millis idle = idle_for();
+  std::vector<QuietWorker> found;
+  for (const auto& [local_rank, seen] : seen_) {
+    const Millis waits = seen.last.waits_ms, silent = seen.last.beat ? watched_ - seen.beat_at : 0;
+    const Millis usual = std::max(settings_.silence_notice, kUsualGaps * seen.longest_gap);
+    const bool tell_silent = settings_.silence_notice > 0 && overdue(silent, usual);
+    // A worker that waits for a peer gives heartbeats: one that gives none only stood still within its wait.
+    if (!tell_silent && overdue(idle, settings_.idle_notice))
+      found.push_back({local_rank, QuietWorker::kIdle, idle, true});
+    else if (quiet(silent, settings_.silence_notice))
+      found.push_back({local_rank, QuietWorker::kSilent, silent, tell_silent});
+    else if (quiet(waits, settings_.wait_notice))
+      found.push_back({local_rank, QuietWorker::kWaits, waits, overdue(waits, settings_.wait_notice)});
+  }
+  return found;
 }
 
 std::vector<HungWorker> HangDetector::judge() const {

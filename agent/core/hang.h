@@ -12,24 +12,47 @@
 
 namespace dtrun::agent {
 
-// The options --heartbeat_timeout and --stall_timeout; 0: this kind is not looked for.
+// The options --heartbeat_timeout, --stall_timeout and --notice_after; 0: this kind is not looked for.
 struct HangSettings {
+  // Workers are ended for these.
   Millis heartbeat_timeout = 0;  // a worker gave heartbeats, and then none for this long
   Millis stall_timeout = 0;      // no worker of the node wrote or used the CPU for this long
+  // People are told of these.
+  Millis silence_notice = 0;  // a worker gave heartbeats, and then none for this long
+  Millis idle_notice = 0;     // no worker of the node wrote, used the CPU or read anything for this long
+  Millis wait_notice = 0;     // a worker waits for a peer for this long
 
-  bool any() const { return heartbeat_timeout > 0 || stall_timeout > 0; }
+  bool ends() const { return heartbeat_timeout > 0 || stall_timeout > 0; }
+  bool tells() const { return silence_notice > 0 || idle_notice > 0 || wait_notice > 0; }
 };
+
+// `notice_after`: people are told of whatever lasts so long; none: of what should not last so long. The
+// built-in trainer gives heartbeats and says whom it waits for, so whether its node is idle does not matter.
+HangSettings hang_settings(Millis heartbeat_timeout, Millis stall_timeout, std::optional<Millis> notice_after,
+                           bool builtin);
 
 // The signs of life that one look found at a running worker.
 struct LifeSigns {
   int local_rank = 0;
-  std::optional<std::uint64_t> beat;  // changes with every sign of progress; nothing: it never gave one
-  std::uint64_t output_bytes = 0;     // written so far
-  Millis cpu_ms = 0;                  // used so far by its process group
-  std::uint64_t processes = 0;        // changes when processes of its group come or go
+  std::optional<std::uint64_t> beat = {};  // changes with every sign of progress; nothing: it never gave one
+  std::uint64_t output_bytes = 0;          // written so far
+  Millis cpu_ms = 0;                       // used so far by its process group
+  std::int64_t io_bytes = 0;               // read and written so far
+  std::uint64_t processes = 0;             // changes when processes of its group come or go
   // That it has begun in this generation; nothing: it does not count them. One that has begun more than
   // another one waits for it.
   std::optional<std::uint64_t> collectives = {};
+  Millis waits_ms = 0;  // so long for a peer that it knows, in the operation in hand; 0: for none
+};
+
+// A worker that has got nothing done of late.
+struct QuietWorker {
+  enum Why { kSilent, kIdle, kWaits };  // it gave no heartbeat; the whole node is idle; it waits for a peer
+  int local_rank = 0;
+  Why why = kSilent;
+  Millis for_ms = 0;
+  bool overdue = false;  // people are to be told
+  bool operator==(const QuietWorker&) const = default;
 };
 
 struct HungWorker {
@@ -56,25 +79,35 @@ class HangDetector {
   // hung: one that was stopped together with us has had no time to move yet.
   std::vector<HungWorker> look(const std::vector<LifeSigns>& signs, bool held_back, Millis now);
 
+  // The workers that were quiet at the newest look, by local rank.
+  std::vector<QuietWorker> quiet() const;
+
   // The worker was found to be a victim of another one: as good a sign of life as any.
   void waits_for_peers(int local_rank);
 
  private:
   struct Seen {
     LifeSigns last;
-    Millis beat_at = 0;    // value of watched_ then
-    Millis active_at = 0;  // the same for activity
-    Millis cpu_mark = 0;   // cpu_ms at active_at
-    bool ahead = false;    // of another worker of this node, which it waits for
+    Millis beat_at = 0;      // value of watched_ then
+    Millis active_at = 0;    // the same for activity
+    Millis cpu_mark = 0;     // cpu_ms at active_at
+    Millis longest_gap = 0;  // between two heartbeats
+    Millis moved_at = 0;     // as active_at, also by input and output
+    Millis recent_at = 0;    // the same of `recent`, with which the newest signs are compared
+    LifeSigns recent = {};
+    bool ahead = false;  // of another worker of this node, which it waits for
   };
 
   void update(const LifeSigns& signs, bool held_back);
+  void update_moved(const LifeSigns& signs, bool held_back, Seen& seen) const;
+  Millis idle_for() const;
   void find_ahead();
   std::vector<HungWorker> judge() const;
 
   const HangSettings settings_;
   std::optional<Millis> looked_at_;
   Millis watched_ = 0;        // time under watch, without time in which this process did not run
+  bool jumped_ = false;       // it did not run before the newest look
   std::map<int, Seen> seen_;  // by local rank
 };
 

@@ -148,8 +148,10 @@ struct JobSpec {
   std::vector<int> signals_to_handle;  // that end the job, beside SIGTERM, SIGINT, SIGHUP and SIGQUIT
   std::chrono::milliseconds heartbeat_timeout{0};  // a worker without progress this long hangs; 0: never
   std::chrono::milliseconds stall_timeout{0};      // without output and CPU time they all hang; 0: never
-  std::filesystem::path log_dir;                   // empty: console only
-  std::string on_event;                            // a shell's command for events; empty: none
+  // People are told of workers that get nothing done for so long; none: hang_settings() knows; 0: never.
+  std::optional<std::chrono::milliseconds> notice_after;
+  std::filesystem::path log_dir;  // empty: console only
+  std::string on_event;           // a shell's command for events; empty: none
   OutputSpec output;
   std::string role = "default";
   int omp_num_threads = 1;          // for workers, unless the user's environment sets it

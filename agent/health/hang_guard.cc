@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "agent/health/group_usage.h"
+#include "agent/health/kernel_wait.h"
 #include "proto/core/text.h"
 
 namespace dtrun::agent {
@@ -16,6 +17,20 @@ using namespace std::chrono_literals;
 
 // A debugger may take long over a big program. For all workers of the node together.
 constexpr auto kOwnLook = 20s;
+
+// Pages that were read from a disk count as read.
+void take_usage(const rendezvous::WorkerUsage& usage, LifeSigns& signs) {
+  static constexpr std::int64_t kPage = 4096;
+  signs.cpu_ms = static_cast<Millis>(usage.cpu * 1000);
+  signs.io_bytes = usage.read_bytes + usage.written_bytes + usage.major_faults * kPage;
+}
+
+// The operation in which the worker has waited for another rank for the longest time. While the ranks
+// connect, those that still load are waited for.
+std::optional<Operation> wait_for_peer(std::vector<Operation> operations) {
+  std::erase_if(operations, [](const Operation& each) { return each.kind == Operation::Kind::kConnect; });
+  return longest_wait(operations);
+}
 
 // `together`: the same words for each of several workers.
 std::string what_is_wrong(const WorkerProcess& worker, Millis timeout, bool together) {
@@ -34,7 +49,7 @@ HangGuard::HangGuard(Loop& loop, HangSettings settings, std::vector<std::string>
 void HangGuard::watch() {
   rest();
   found_.clear();
-  if (!settings_.any()) return;
+  if (!settings_.ends() && !settings_.tells()) return;
   detector_.emplace(settings_);
   schedule();
 }
@@ -44,6 +59,9 @@ void HangGuard::rest() {
   timer_.reset();
   ++asked_;
   detector_.reset();
+  quiet_.clear();
+  notice_inspection_.reset();
+  looked_for_people_ = false;
   if (!inspection_) return;
   take_standings();
   inspection_.reset();
@@ -60,8 +78,57 @@ void HangGuard::schedule() {
 void HangGuard::check() {
   const std::vector<LifeSigns> seen = view_.matters() ? signs() : std::vector<LifeSigns>();
   const std::vector<HungWorker> hung = detector_->look(seen, view_.held_back(), millis_now());
+  note_quiet();
   if (hung.empty()) return schedule();
   if (!ask_other_nodes(hung)) act_on(hung);
+}
+
+void HangGuard::note_quiet() {
+  std::map<int, rendezvous::Quiet> now;
+  bool unseen = false, overdue = false;
+  for (const QuietWorker& one : detector_->quiet()) {
+    const WorkerProcess* worker = find(one.local_rank);
+    if (worker == nullptr) continue;
+    const rendezvous::Quiet& quiet = now[one.local_rank] = describe(one, *worker);
+    overdue = overdue || one.overdue;
+    unseen = unseen || (one.overdue && quiet.why != rendezvous::Quiet::kWaits && quiet.where.empty());
+  }
+  quiet_ = std::move(now);
+  if (overdue && unseen) look_for_people();
+  if (!overdue) notice_inspection_.reset(), looked_for_people_ = false;
+}
+
+// A worker of the built-in trainer is looked at without a tool, and so at once and whenever it is quiet.
+rendezvous::Quiet HangGuard::describe(const QuietWorker& quiet, const WorkerProcess& worker) const {
+  rendezvous::Quiet result{.why = static_cast<rendezvous::Quiet::Why>(quiet.why),
+                           .seconds = static_cast<double>(quiet.for_ms) / 1000,
+                           .overdue = quiet.overdue};
+  StackLocation place;
+  if (quiet.why == QuietWorker::kWaits) {
+    const std::optional<Operation> wait = wait_for_peer(worker.operations());
+    if (!wait) return result;
+    result.peer = wait->peer;
+    result.operation = wait->kind;
+    result.step = wait->step;
+    result.bucket = wait->bucket;
+  } else if (worker.memory().operations) {
+    place = stack_location_of(kernel_wait_of_any(worker.pid()), {}, {});
+  } else if (notice_inspection_) {
+    place = notice_inspection_->stack_location(quiet.local_rank);
+  }
+  result.where = place.where;
+  result.activity = place.activity;
+  return result;
+}
+
+// Once for each time that the node gets nowhere.
+void HangGuard::look_for_people() {
+  if (std::exchange(looked_for_people_, true) || inspection_) return;
+  std::vector<Inspection::Worker> workers;
+  for (const WorkerProcess* worker : view_.workers())
+    if (worker->pid() > 0) workers.push_back({worker->local_rank(), worker->pid(), worker->stacks_file()});
+  notice_inspection_ = std::make_unique<Inspection>(loop_, workers, kOwnLook, Inspection::Tools::kHarmless,
+                                                    environment_, [] {});
 }
 
 // Workers that have all begun as many collectives may wait for a worker of another node. False: there is
@@ -86,18 +153,26 @@ std::vector<LifeSigns> HangGuard::signs() const {
   for (const WorkerProcess* worker : workers) {
     if (worker->pid() > 0) leaders.push_back(worker->pid());
   }
-  std::map<pid_t, GroupUsage> usage;
-  if (settings_.stall_timeout > 0) usage = usage_of_groups(leaders);
+  std::map<pid_t, GroupUsage> groups;
+  if (settings_.stall_timeout > 0) groups = usage_of_groups(leaders);
+  const bool idle_matters = settings_.idle_notice > 0;
+  static const std::map<pid_t, rendezvous::WorkerUsage> kNone;
+  const auto& usages = idle_matters ? view_.usages() : kNone;
+  const std::int64_t now = std::chrono::nanoseconds(Loop::Clock::now().time_since_epoch()).count();
   std::vector<LifeSigns> signs;
   for (const WorkerProcess* worker : workers) {
     if (worker->pid() <= 0) continue;
-    const GroupUsage& group = usage[worker->pid()];
-    signs.push_back({.local_rank = worker->local_rank(),
-                     .beat = worker->heartbeat(),
-                     .output_bytes = worker->output_bytes(),
-                     .cpu_ms = group.cpu_ms,
-                     .processes = group.processes,
-                     .collectives = worker->collectives()});
+    LifeSigns& one = signs.emplace_back();
+    one.local_rank = worker->local_rank();
+    one.beat = worker->heartbeat();
+    one.output_bytes = worker->output_bytes();
+    one.collectives = worker->collectives();
+    if (const auto wait = wait_for_peer(worker->operations())) one.waits_ms = (now - wait->began) / 1'000'000;
+    if (const auto usage = usages.find(worker->pid()); usage != usages.end()) take_usage(usage->second, one);
+    const auto group = groups.find(worker->pid());
+    if (group == groups.end()) continue;
+    one.cpu_ms = group->second.cpu_ms;
+    one.processes = group->second.processes;
   }
   return signs;
 }
@@ -133,7 +208,9 @@ void HangGuard::begin_look(std::chrono::milliseconds limit) {
   std::vector<Inspection::Worker> workers;
   for (const WorkerProcess* worker : view_.workers())
     if (worker->pid() > 0) workers.push_back({worker->local_rank(), worker->pid(), worker->stacks_file()});
-  inspection_ = std::make_unique<Inspection>(loop_, workers, limit, environment_, [this] { looked(); });
+  notice_inspection_.reset();
+  inspection_ = std::make_unique<Inspection>(loop_, workers, limit, Inspection::Tools::kAll, environment_,
+                                             [this] { looked(); });
 }
 
 void HangGuard::looked() {

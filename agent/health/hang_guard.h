@@ -1,11 +1,12 @@
 // Watches this node's workers for hangs (agent/core/hang.h decides), and looks where all of them stand before
 // one is ended. For the job a hang is a failure like any other; the coordinator judges from the places of all
-// which worker is at fault (rendezvous/core/run/hang.h).
+// which worker is at fault (rendezvous/core/observe/hang.h).
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,9 +24,10 @@ class HangGuard {
   // By node; nothing: it did not say.
   using Counts = std::vector<std::optional<std::uint64_t>>;
   struct View {
-    std::function<std::vector<WorkerProcess*>()> workers;  // all of this generation
-    std::function<bool()> matters;                         // false: they are being stopped
-    std::function<bool()> held_back;                       // their output is not being read
+    std::function<std::vector<WorkerProcess*>()> workers;                     // all of this generation
+    std::function<const std::map<pid_t, rendezvous::WorkerUsage>&()> usages;  // of all workers, by process
+    std::function<bool()> matters;                                            // false: they are being stopped
+    std::function<bool()> held_back;  // their output is not being read
     // A worker that waits for its peers gives heartbeats nevertheless, or has no peers on another node: one
     // that is silent alone is at fault.
     std::function<bool()> silence_tells;
@@ -52,6 +54,8 @@ class HangGuard {
   void look(Millis limit);
   // Kills the workers of `found`.
   void kill_hung();
+  // The workers that have got nothing done of late, by local rank. Nothing is done to them.
+  const std::map<int, rendezvous::Quiet>& quiet() const { return quiet_; }
   // The workers are being stopped, or have ended: stops watching, and a look under way is over.
   void rest();
 
@@ -64,6 +68,9 @@ class HangGuard {
 
   void schedule();
   void check();
+  void note_quiet();
+  rendezvous::Quiet describe(const QuietWorker& quiet, const WorkerProcess& worker) const;
+  void look_for_people();
   std::vector<LifeSigns> signs() const;
   bool ask_other_nodes(const std::vector<HungWorker>& hung);
   void act_on(const std::vector<HungWorker>& hung);
@@ -81,6 +88,10 @@ class HangGuard {
   std::optional<Loop::TimerId> timer_;
   int asked_ = 0;  // other nodes, so often: an answer to an earlier question is dropped
   std::unique_ptr<Inspection> inspection_;
+  std::map<int, rendezvous::Quiet> quiet_;
+  // Where workers stand that people are told of. None is ended for it.
+  std::unique_ptr<Inspection> notice_inspection_;
+  bool looked_for_people_ = false;
   std::vector<Found> found_;  // the workers that hang; empty: none, or only on another node
   bool advised_ = false;
 };

@@ -132,14 +132,15 @@ std::string text_from(const fs::path& file, std::uintmax_t begin) {
 }  // namespace
 
 Inspection::Inspection(Loop& loop, const std::vector<Worker>& workers, std::chrono::milliseconds limit,
-                       std::vector<std::string> environment, std::function<void()> done)
+                       Tools tools, std::vector<std::string> environment, std::function<void()> done)
     : loop_(loop),
+      tools_(tools),
       environment_(tool_environment(std::move(environment))),
       done_(std::move(done)),
       begin_(Loop::Clock::now()),
       deadline_(begin_ + limit),
       py_spy_(in_path("py-spy", environment_)),
-      gdb_(in_path("gdb", environment_)) {
+      gdb_(tools == Tools::kAll ? in_path("gdb", environment_) : "") {
   for (const Worker& worker : workers) first_inspection(worker);
   plan_tasks();
   timer_ = loop_.call_at(begin_, [this] {
@@ -190,6 +191,8 @@ void Inspection::add_task(Seen& seen, pid_t pid) {
 
 std::vector<std::string> Inspection::command(const Task& task) const {
   const std::string number = std::to_string(task.pid);
+  if (task.kind == Kind::kPySpy && tools_ == Tools::kHarmless)
+    return {py_spy_, "dump", "--nonblocking", "--full-filenames", "--pid", number};
   if (task.kind == Kind::kPySpy) return {py_spy_, "dump", "--full-filenames", "--pid", number};
   std::vector<std::string> words{
       gdb_,   "-nx",        "-batch", "-iex", "set auto-load off", "-iex", "set print frame-arguments none",

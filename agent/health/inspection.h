@@ -30,10 +30,15 @@ class Inspection {
     std::filesystem::path file;  // is replaced
   };
 
+  enum class Tools {
+    kAll,
+    kHarmless,  // that neither stop a process nor can disturb one: its workers go on
+  };
+
   // Begins at once. Calls `done` on the loop when all is written, after `limit` at the latest (for all
   // workers together); not once this object is destroyed, and never from within the constructor.
   // `environment` is the tools'.
-  Inspection(Loop& loop, const std::vector<Worker>& workers, std::chrono::milliseconds limit,
+  Inspection(Loop& loop, const std::vector<Worker>& workers, std::chrono::milliseconds limit, Tools tools,
              std::vector<std::string> environment, std::function<void()> done);
   ~Inspection();
   Inspection(const Inspection&) = delete;
@@ -77,6 +82,7 @@ class Inspection {
   void finish();
 
   Loop& loop_;
+  const Tools tools_;
   const std::vector<std::string> environment_;
   const std::function<void()> done_;
   const Loop::Clock::time_point begin_, deadline_;

@@ -140,11 +140,7 @@ std::string thread_state(const std::string& thread) {
   return text + "\n";
 }
 
-}  // namespace
-
-KernelWait kernel_wait(pid_t pid) {
-  const std::string process = "/proc/" + std::to_string(pid),
-                    thread = process + "/task/" + std::to_string(pid);
+KernelWait wait_of(const std::string& process, const std::string& thread) {
   KernelWait wait;
   wait.state = state_in(proc_text(thread + "/status"))[0];
   wait.channel = channel_of(thread);
@@ -155,6 +151,24 @@ KernelWait kernel_wait(pid_t pid) {
     wait.file = fs::read_symlink(process + "/fd/" + std::to_string(call.argument), error).string();
   }
   return wait;
+}
+
+}  // namespace
+
+KernelWait kernel_wait(pid_t pid) {
+  const std::string process = "/proc/" + std::to_string(pid);
+  return wait_of(process, process + "/task/" + std::to_string(pid));
+}
+
+KernelWait kernel_wait_of_any(pid_t pid) {
+  const KernelWait main = kernel_wait(pid);
+  const std::string process = "/proc/" + std::to_string(pid);
+  if (main.state == 'T' || main.state == 'D' || main.file.starts_with('/')) return main;
+  for (const std::string& thread : threads_of(process)) {
+    const KernelWait wait = wait_of(process, thread);
+    if (wait.state == 'D' || wait.file.starts_with('/')) return wait;
+  }
+  return main;
 }
 
 std::string thread_states(const std::vector<pid_t>& processes) {

@@ -108,7 +108,7 @@ void WorkerPlanner::plan_hang_files(const std::string& folder, WorkerPlan* plan)
   const std::string name = std::string(kEnvHeartbeatFile) + "=";
   std::erase_if(plan->environment, [&](const std::string& entry) { return entry.starts_with(name); });
   const bool heartbeats = spec_.heartbeat_timeout.count() > 0;
-  if (!heartbeats && spec_.stall_timeout.count() == 0) return;
+  if (!plan->program && !heartbeats && spec_.stall_timeout.count() == 0) return;
   const fs::path dir = scratch_dir(folder);
   const fs::path stacks_dir = plan->log_dir.empty() ? dir : plan->log_dir;
   if (!stacks_dir.empty()) plan->stacks_file = stacks_dir / "stacks.txt";

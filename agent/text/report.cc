@@ -11,8 +11,8 @@
 #include "agent/text/progress_text.h"
 #include "proto/core/exit_codes.h"
 #include "proto/core/text.h"
-#include "rendezvous/core/run/hang.h"
-#include "rendezvous/core/run/rank_set.h"
+#include "rendezvous/core/observe/hang.h"
+#include "rendezvous/core/rank_set.h"
 
 namespace dtrun::agent {
 namespace {

@@ -260,6 +260,14 @@ inline constexpr OptionEntry kOptions[] = {
              "anything or used the CPU. Make it longer than any wait: for another node, a file system, a "
              "download, a person [never]",
      .group = group::kFailures},
+    {.name = "notice_after",
+     .placeholder = "SECONDS",
+     .help =
+         "Time after which workers that get nothing done are told of, and not ended; 0: never. By default "
+         "300 without a sign of life from one that gave them every few seconds, 600 without output, CPU "
+         "time, input and output of all the node's workers, and always at most 30 of waiting for another "
+         "rank of the built-in trainer [300 or 600]",
+     .group = group::kFailures},
 
     {.name = "log_dir",
      .placeholder = "DIR",

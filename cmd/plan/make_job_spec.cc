@@ -222,7 +222,9 @@ Status read_times(Draft& draft) {
   if (!status.ok()) return status;
   status = draft.read("heartbeat_timeout", &draft.spec.heartbeat_timeout, parse_hang_timeout);
   if (!status.ok()) return status;
-  return draft.read("stall_timeout", &draft.spec.stall_timeout, parse_hang_timeout);
+  status = draft.read("stall_timeout", &draft.spec.stall_timeout, parse_hang_timeout);
+  if (!status.ok() || !draft.options.has("notice_after")) return status;
+  return draft.read("notice_after", &draft.spec.notice_after.emplace(), parse_hang_timeout);
 }
 
 // Options that only torchrun needs, because of how it is built. They are checked and have no effect.

@@ -125,6 +125,7 @@ std::string plan_json(const JobSpec& spec) {
   plan["signals_to_handle"] = signal_names(spec.signals_to_handle);
   plan["heartbeat_timeout"] = or_null(spec.heartbeat_timeout);
   plan["stall_timeout"] = or_null(spec.stall_timeout);
+  plan["notice_after"] = spec.notice_after ? Json(seconds(*spec.notice_after)) : Json(nullptr);
   plan["log_dir"] = or_null(spec.log_dir.string());
   plan["on_event"] = or_null(spec.on_event);
   plan["output"] = output_json(spec);

@@ -14,6 +14,7 @@
 #include "proto/core/exit_codes.h"
 #include "proto/core/goodput.h"
 #include "proto/core/millis.h"
+#include "proto/core/operation.h"
 #include "proto/core/training.h"
 
 namespace dtrun::rendezvous {
@@ -127,12 +128,29 @@ struct WorkerUsage {
 
   bool operator==(const WorkerUsage&) const = default;
 };
+// A worker that has got nothing done of late (agent/core/hang.h).
+struct Quiet {
+  enum Why : int { kSilent, kIdle, kWaits };
+  Why why = kSilent;
+  double seconds = 0;
+  bool overdue = false;    // people are to be told
+  std::string where = {};  // it stands; empty: not looked at
+  Activity activity = Activity::kUnseen;
+  // kWaits: the operation that it waits in.
+  int peer = -1;  // rank; -1: all others
+  Operation::Kind operation = Operation::Kind::kMessage;
+  std::int64_t step = 0;  // done before it
+  int bucket = -1;        // -1: none
+
+  bool operator==(const Quiet&) const = default;
+};
 // The newest facts of one worker.
 struct WorkerReport {
   int rank = -1;                          // in the heartbeat's generation; -1: it has no part in that
   std::int64_t step = 0;                  // done, of a program that reports progress
   std::optional<StepTimes> times = {};    // none from a program that keeps none
   std::optional<WorkerUsage> usage = {};  // none while its agent has not looked yet
+  std::optional<Quiet> quiet = {};        // none: it gets on
 
   bool operator==(const WorkerReport&) const = default;
 };
@@ -203,7 +221,9 @@ struct Rejected {
 };
 // Something about the run's nodes that people should know.
 struct News {
-  enum Kind : int { kNote, kLeft, kLost, kRefused, kBack };
+  enum Kind : int { kNote, kLeft, kLost, kRefused, kBack, kNoProgress, kProgress };
+  // A node is missing.
+  bool missing() const { return kind == kLeft || kind == kLost || kind == kRefused; }
   Kind kind = kNote;
   std::string host;  // that it is about
   std::string text;  // one sentence: "node1 left (told to by SIGINT)"
@@ -213,8 +233,9 @@ struct News {
 };
 // For people and programs; a kind of a newer coordinator is a note.
 inline const char* name_of(News::Kind kind) {
-  static constexpr const char* kNames[] = {"note", "left", "lost", "refused", "back"};
-  return kNames[kind >= News::kNote && kind <= News::kBack ? kind : News::kNote];
+  static constexpr const char* kNames[] = {"note", "left",        "lost",    "refused",
+                                           "back", "no_progress", "progress"};
+  return kNames[kind >= News::kNote && kind <= News::kProgress ? kind : News::kNote];
 }
 struct WaitStatus {
   int joined = 0;

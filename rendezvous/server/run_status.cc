@@ -57,6 +57,7 @@ void write_workers(const Heartbeat& report, v1::MemberStatus* wire) {
     worker->set_step(told.step);
     if (told.times) to_wire(*told.times, worker->mutable_times());
     if (told.usage) to_wire(*told.usage, worker->mutable_usage());
+    if (told.quiet) to_wire(*told.quiet, worker->mutable_quiet());
   }
 }
 

@@ -9,7 +9,7 @@
 
 #include "proto/core/text.h"
 #include "proto/wire/training.h"
-#include "rendezvous/core/run/rank_set.h"
+#include "rendezvous/core/rank_set.h"
 #include "rendezvous/text/goodput_json.h"
 #include "rendezvous/text/names.h"
 #include "rendezvous/text/verdict_json.h"
@@ -28,8 +28,6 @@ constexpr int kJsonVersion = 1;
 
 constexpr const char* kPhases[] = {"waiting for nodes", "running", "stopping", "over"};
 constexpr const char* kStates[] = {"waiting", "running", "finished", "stopped", "out of touch", "lost"};
-
-constexpr const char* kNewsNames[] = {"note", "left", "lost", "refused", "back"};
 
 template <std::size_t N>
 const char* name(const char* const (&names)[N], int value) {
@@ -166,7 +164,7 @@ std::string page_line(const RunStatus& run) {
 }
 
 Json json_of(const v1::News& news) {
-  return {{"kind", name(kNewsNames, news.kind())},
+  return {{"kind", name_of(static_cast<News::Kind>(news.kind()))},
           {"host", news.host()},
           {"text", news.text()},
           {"age", static_cast<double>(news.age_ms()) / 1000}};
@@ -204,10 +202,23 @@ Json json_of(const rendezvous::WorkerUsage& usage) {
           {"output_age", usage.output_age}};
 }
 
+Json json_of(const Quiet& quiet) {
+  static constexpr const char* kWhys[] = {"silent", "idle", "waits"};
+  Json json{{"why", name(kWhys, quiet.why)}, {"seconds", quiet.seconds}, {"overdue", quiet.overdue}};
+  if (!quiet.where.empty()) json["where"] = quiet.where;
+  if (quiet.why != Quiet::kWaits) return json;
+  json["waits_for"] = {{"rank", quiet.peer >= 0 ? Json(quiet.peer) : Json(nullptr)},
+                       {"operation", name_of(quiet.operation)},
+                       {"step", quiet.step},
+                       {"bucket", quiet.bucket >= 0 ? Json(quiet.bucket) : Json(nullptr)}};
+  return json;
+}
+
 Json json_of(const rendezvous::v1::WorkerStatus& worker) {
   Json json{{"rank", worker.rank()}, {"pid", worker.pid()}, {"step", worker.step()}};
   if (worker.has_times()) json["times"] = json_of(from_wire(worker.times()));
   if (worker.has_usage()) json["usage"] = json_of(rendezvous::from_wire(worker.usage()));
+  if (worker.has_quiet()) json["quiet"] = json_of(rendezvous::from_wire(worker.quiet()));
   return json;
 }
 

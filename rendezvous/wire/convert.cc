@@ -196,8 +196,35 @@ void to_wire(const WorkerUsage& usage, v1::WorkerUsage* wire) {
   wire->set_output_age(usage.output_age);
 }
 
+// An operation of another build is one without a name.
+Quiet from_wire(const v1::Quiet& wire) {
+  const auto operation = static_cast<Operation::Kind>(wire.operation());
+  return {.why = static_cast<Quiet::Why>(wire.why()),
+          .seconds = wire.seconds(),
+          .overdue = wire.overdue(),
+          .where = wire.where(),
+          .activity = static_cast<Activity>(wire.activity()),
+          .peer = wire.peer(),
+          .operation = operation < Operation::Kind::kCount ? operation : Operation::Kind::kMessage,
+          .step = wire.step(),
+          .bucket = wire.bucket()};
+}
+
+void to_wire(const Quiet& quiet, v1::Quiet* wire) {
+  wire->set_why(static_cast<v1::Quiet::Why>(quiet.why));
+  wire->set_seconds(quiet.seconds);
+  wire->set_overdue(quiet.overdue);
+  wire->set_where(quiet.where);
+  wire->set_activity(static_cast<v1::Activity>(quiet.activity));
+  wire->set_peer(quiet.peer);
+  wire->set_operation(static_cast<int>(quiet.operation));
+  wire->set_step(quiet.step);
+  wire->set_bucket(quiet.bucket);
+}
+
 WorkerReport from_wire(const v1::WorkerReport& wire) {
   WorkerReport report{.rank = wire.rank(), .step = wire.step()};
+  if (wire.has_quiet()) report.quiet = from_wire(wire.quiet());
   if (wire.has_times()) report.times = from_wire(wire.times());
   if (wire.has_usage()) report.usage = from_wire(wire.usage());
   return report;
@@ -208,6 +235,7 @@ void to_wire(const WorkerReport& report, v1::WorkerReport* wire) {
   wire->set_step(report.step);
   if (report.times) to_wire(*report.times, wire->mutable_times());
   if (report.usage) to_wire(*report.usage, wire->mutable_usage());
+  if (report.quiet) to_wire(*report.quiet, wire->mutable_quiet());
 }
 
 Heartbeat from_wire(const v1::Heartbeat& wire) {

@@ -27,6 +27,9 @@ void to_wire(const Join& join, v1::Join* wire);
 WorkerUsage from_wire(const v1::WorkerUsage& wire);
 void to_wire(const WorkerUsage& usage, v1::WorkerUsage* wire);
 
+Quiet from_wire(const v1::Quiet& wire);
+void to_wire(const Quiet& quiet, v1::Quiet* wire);
+
 WorkerReport from_wire(const v1::WorkerReport& wire);
 void to_wire(const WorkerReport& report, v1::WorkerReport* wire);
 

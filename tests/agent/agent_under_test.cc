@@ -24,6 +24,7 @@ int main(int argc, char** argv) {
     if (name == "--join_ms") spec.rendezvous.join_timeout = std::chrono::milliseconds(number);
     if (name == "--log_dir") spec.log_dir = value;
     if (name == "--heartbeat_ms") spec.heartbeat_timeout = std::chrono::milliseconds(number);
+    if (name == "--notice_ms") spec.notice_after = std::chrono::milliseconds(number);
     if (name == "--stall_ms") spec.stall_timeout = std::chrono::milliseconds(number);
     if (name == "--signal") spec.signals_to_handle.push_back(number);
     if (name == "--nodes") spec.nodes = {number, number};

@@ -1,7 +1,7 @@
 #include "rendezvous/core/run/failures.h"
 
 #include "proto/core/exit_codes.h"
-#include "rendezvous/core/run/rank_set.h"
+#include "rendezvous/core/rank_set.h"
 
 namespace dtrun::rendezvous {
 

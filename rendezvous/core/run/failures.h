@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "rendezvous/core/messages.h"
-#include "rendezvous/core/run/hang.h"
+#include "rendezvous/core/observe/hang.h"
 
 namespace dtrun::rendezvous {
 

@@ -22,11 +22,11 @@ void cut(std::string* text) {
 bool RecentNews::note(News news, Millis now) {
   cut(&news.host);
   cut(&news.text);
-  const bool missing = news.kind != News::kNote && news.kind != News::kBack;
+  const bool missing = news.missing();
   changes_ += missing;
   const auto same = [&](const Item& item) {
     return item.missing == missing && item.news.kind == news.kind && item.news.host == news.host &&
-           item.news.text == news.text && news.kind != News::kBack;
+           item.news.text == news.text && (missing || news.kind == News::kNote);
   };
   const auto known = std::find_if(items_.begin(), items_.end(), same);
   const bool again = known != items_.end();

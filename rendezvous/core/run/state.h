@@ -23,6 +23,7 @@
 #include "rendezvous/core/messages.h"
 #include "rendezvous/core/observe/goodput.h"
 #include "rendezvous/core/observe/history.h"
+#include "rendezvous/core/observe/no_progress.h"
 #include "rendezvous/core/observe/straggler.h"
 #include "rendezvous/core/run/admission.h"
 #include "rendezvous/core/run/deadlines.h"
@@ -72,11 +73,13 @@ struct Generation {
   Failures failures = {};
   Cause cause = Cause::kNone;
   bool lost_member = false;
-  bool after_step = false;           // its members may end the step in hand before they stop
-  bool look = false;                 // it hangs: members look where their workers stand before they stop them
-  std::string why = {};              // it broke, or the job ended: the reason of the next generation
-  std::string came_back = {};        // the member that did, as a sentence, so that the next can begin
-  bool worker_failure = false;       // that reason is a worker failure
+  bool after_step = false;      // its members may end the step in hand before they stop
+  bool look = false;            // it hangs: members look where their workers stand before they stop them
+  std::string why = {};         // it broke, or the job ended: the reason of the next generation
+  std::string came_back = {};   // the member that did, as a sentence, so that the next can begin
+  bool worker_failure = false;  // that reason is a worker failure
+  NoProgress no_progress = {};
+  std::string waits = {};  // who waited for whom as the first worker failed; empty: nobody did for long
   std::string stopped_by_hand = {};  // the host of a member that a person stopped with Ctrl-C
 };
 

@@ -62,6 +62,7 @@ class Stepper {
   void handle(const Event& event);
   void on_heartbeat(Member& member, std::int64_t generation, const Heartbeat& heartbeat);
   void compare_workers(const Heartbeat& heartbeat);
+  void look_for_no_progress(const Heartbeat& heartbeat);
   void on_ready(Member& member);
   std::optional<int> open_seat_of(const Member& sender, std::int64_t generation) const;
   void advance();
@@ -98,6 +99,7 @@ void Stepper::handle(const Event& event) {
 void Stepper::on_heartbeat(Member& member, std::int64_t generation, const Heartbeat& heartbeat) {
   member.report = heartbeat;
   if (s_.phase == Phase::kRunning && member.seat && generation == s_.generation) compare_workers(heartbeat);
+  if (generation == s_.generation) look_for_no_progress(heartbeat);
   if (!turn_.in_generation() || !member.seat || !heartbeat.progress) return;
   s_.current.step = std::max(s_.current.step, heartbeat.progress->step);
   if (*member.seat != 0 || generation != s_.generation) return;
@@ -123,6 +125,15 @@ void Stepper::compare_workers(const Heartbeat& heartbeat) {
     s_.history.tell("straggler", news->text, s_.generation, turn_.now());
     for (const auto& [id, member] : s_.members) turn_.say(id, *news);
   }
+}
+
+void Stepper::look_for_no_progress(const Heartbeat& heartbeat) {
+  const bool overdue = std::ranges::any_of(
+      heartbeat.workers, [](const WorkerReport& worker) { return worker.quiet && worker.quiet->overdue; });
+  NoProgress& watch = s_.current.no_progress;
+  if (s_.phase != Phase::kRunning || !watch.due(overdue, turn_.now())) return;
+  if (const std::optional<News> news = watch.look(turn_.rank_reports(), turn_.now()))
+    turn_.note(news->kind, news->host, news->text);
 }
 
 void Stepper::on_ready(Member& member) {

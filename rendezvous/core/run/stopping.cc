@@ -50,8 +50,10 @@ void Stopping::on_failure(int rank, const Failure& failure) {
   if (!is_of(rank, failure.outcome)) return;
   s_.current.failures.note(failure.outcome, explained());
   // Workers that outlive generations tell by their heartbeats which of them is at fault.
-  if (s_.phase == Phase::kRunning)
+  if (s_.phase == Phase::kRunning) {
+    s_.current.waits = waits_text(turn_.rank_reports());
     s_.current.look = failure.outcome.cause == EndCause::kHung && !s_.settings->in_memory_recovery;
+  }
   if (!is_failure(failure.outcome))
     break_generation(Cause::kStoppedByItself, failure.outcome.host + " stopped by itself");
   else
@@ -116,7 +118,7 @@ void Stopping::conclude() {
   const std::optional<Hang> hang = hang_of(*first);
   const RestartPolicy::Verdict verdict =
       s_.policy.judge(*first, s_.settings->restarts, now_ - current.started_at, current.step,
-                      hang ? describe(*hang) : describe(*first), workers_are_left());
+                      hang ? describe(*hang) : describe(*first) + why_lost(*first), workers_are_left());
   if (!verdict.restart) return end_job(exit_code_of(*first), verdict.reason, first, hang);
   current.why = verdict.reason;
   current.worker_failure = true;
@@ -129,10 +131,17 @@ bool Stopping::workers_are_left() const {
          std::ranges::any_of(s_.members, [](const auto& member) { return member.second.workers > 0; });
 }
 
+// Of a worker that gave a peer up: the one that it waited for.
+std::string Stopping::why_lost(const WorkerOutcome& first) const {
+  const bool lost = first.exit_code == kExitWorkerPeerLost && first.signal == 0;
+  return lost && !s_.current.waits.empty() ? " as " + s_.current.waits : "";
+}
+
 // Nothing if `first` did not hang. The order in which workers are reported does not tell a hang's cause.
 std::optional<Hang> Stopping::hang_of(const WorkerOutcome& first) {
   if (first.cause != EndCause::kHung || first.activity == Activity::kUnseen) return std::nullopt;
   Hang hang = judge_hang(s_.current.failures.locations(), first.error);
+  if (!s_.current.waits.empty()) hang.verdict = s_.current.waits;
   s_.current.failures.set_hung(hang.ranks);
   return hang;
 }

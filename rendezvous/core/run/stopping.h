@@ -38,6 +38,7 @@ class Stopping {
   bool settling();
   void gather_again(Millis delay);
   void succeed();
+  std::string why_lost(const WorkerOutcome& first) const;
   std::optional<Hang> hang_of(const WorkerOutcome& first);
 
   Turn& turn_;

@@ -31,6 +31,23 @@ void Turn::tell_news() {
       if (!is_of(news, member)) say(id, news);
 }
 
+RankReports Turn::rank_reports() const {
+  RankReports reports;
+  for (int seat = 0; seat < s_.current.seats.size(); ++seat) {
+    const Node& node = s_.current.membership->nodes[static_cast<std::size_t>(seat)];
+    const auto& connection = s_.current.seats[seat].member;
+    const Member* member = connection ? s_.members.find(*connection) : nullptr;
+    const bool silent = member == nullptr || now_ - member->last_seen > NoProgress::kPatience;
+    for (int local = 0; local < node.nproc; ++local)
+      reports[node.first_rank + local] = {.host = node.host, .out_of_touch = silent, .quiet = {}};
+    if (member == nullptr) continue;
+    for (const WorkerReport& worker : member->report.workers)
+      if (const auto known = reports.find(worker.rank); known != reports.end())
+        known->second.quiet = worker.quiet;
+  }
+  return reports;
+}
+
 void Turn::count_changed() {
   const Millis next = s_.announced ? *s_.announced + announce_gap(s_.members.size()) : now_;
   s_.deadlines.announce = std::max(now_, next);

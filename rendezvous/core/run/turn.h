@@ -43,6 +43,8 @@ class Turn {
   const std::string& why_host_left() const { return host_left_; }
 
   bool ends_with(const Join& member) const { return member.hosts && !s_.outlives_host; }
+  // Of the current generation's ranks. REQUIRES: in_generation()
+  RankReports rank_reports() const;
   bool in_generation() const { return s_.phase == Phase::kRunning || s_.phase == Phase::kStopping; }
   // True if some members have no seat. Compares two counts instead of looking at each member, since all may
   // come or go at once. REQUIRES: in_generation().

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 using namespace dtrun::agent;
 
 namespace {
@@ -10,7 +12,7 @@ namespace {
 class Node {
  public:
   Node(HangSettings settings, int workers) : detector(settings) {
-    for (int i = 0; i < workers; ++i) signs.push_back({i, {}, 0, 0, 0});
+    for (int i = 0; i < workers; ++i) signs.push_back(LifeSigns{.local_rank = i});
   }
 
   // Lets time pass; what the last look found.
@@ -30,8 +32,13 @@ class Node {
   std::int64_t now = 1000000;
 };
 
-constexpr HangSettings kBeats{30000, 0};
-constexpr HangSettings kStall{0, 60000};
+constexpr HangSettings kBeats{.heartbeat_timeout = 30000};
+constexpr HangSettings kStall{.stall_timeout = 60000};
+constexpr HangSettings kNotices{.silence_notice = 300000, .idle_notice = 600000, .wait_notice = 30000};
+
+bool any_overdue(const HangDetector& detector) {
+  return std::ranges::any_of(detector.quiet(), &QuietWorker::overdue);
+}
 
 }  // namespace
 
@@ -314,4 +321,130 @@ TEST_CASE("a worker is silent alone only while the others that give heartbeats h
     CHECK(hung[0].local_rank == 0);
     CHECK(hung[0].alone == other_beats);
   }
+}
+
+TEST_CASE(
+    "people are told of a worker that gave heartbeats every few seconds and then none for five minutes") {
+  Node node(kNotices, 2);
+  for (std::uint64_t beat = 1; beat <= 20; ++beat) {
+    node.signs[0].beat = node.signs[1].beat = beat;
+    CHECK(node.passes(3000).empty());
+    CHECK(node.detector.quiet().empty());
+  }
+  for (std::uint64_t beat = 21; beat <= 119; ++beat) {
+    node.signs[0].beat = beat;
+    CHECK(node.passes(3000).empty());
+    CHECK_FALSE(any_overdue(node.detector));
+  }
+  REQUIRE(node.detector.quiet().size() == 1);
+  CHECK(node.detector.quiet()[0].local_rank == 1);
+  node.signs[0].beat = 120;
+  CHECK(node.passes(8000).empty());  // none is ended for it
+  const std::vector<QuietWorker> quiet = node.detector.quiet();
+  REQUIRE(any_overdue(node.detector));
+  CHECK(quiet.back().why == QuietWorker::kSilent);
+  CHECK(quiet.back().local_rank == 1);
+  CHECK(quiet.back().for_ms >= 300000);
+  CHECK(quiet.back().for_ms < 310000);
+  node.signs[0].beat = node.signs[1].beat = 121;
+  node.passes(2000);
+  CHECK(node.detector.quiet().empty());
+}
+
+TEST_CASE("a silence is told only where it is long beside those before it") {
+  Node node({.silence_notice = 300000}, 1);
+  for (std::uint64_t beat = 1; beat <= 4; ++beat) {
+    node.signs[0].beat = beat;
+    node.passes(250000);
+    CHECK_FALSE(any_overdue(node.detector));
+  }
+  node.passes(2000000);
+  CHECK_FALSE(any_overdue(node.detector));
+  node.passes(300000);
+  CHECK(any_overdue(node.detector));
+}
+
+TEST_CASE("a program that never gave a heartbeat is told of once its whole node is idle for ten minutes") {
+  Node node(kNotices, 2);
+  for (int minute = 0; minute < 20; ++minute) {
+    (minute % 2 == 0 ? node.signs[0].io_bytes : node.signs[1].io_bytes) += 1'000'000;
+    node.passes(60000);
+    CHECK(node.detector.quiet().empty());
+  }
+  for (int minute = 0; minute < 20; ++minute) {
+    node.signs[0].cpu_ms += 1000;
+    node.passes(60000);
+    CHECK(node.detector.quiet().empty());
+  }
+  node.signs[1].output_bytes += 1;
+  node.passes(595000);
+  CHECK(node.detector.quiet().empty());
+  node.passes(10000);
+  REQUIRE(node.detector.quiet().size() == 2);
+  CHECK(node.detector.quiet()[1].why == QuietWorker::kIdle);
+  CHECK(any_overdue(node.detector));
+  node.signs[1].output_bytes += 1;
+  node.passes(2000);
+  CHECK(node.detector.quiet().empty());
+}
+
+TEST_CASE("threads that wake up now and then, and wake each other by a few bytes, are idle") {
+  Node node(kNotices, 1);
+  for (int second = 0; second < 620; ++second) {
+    node.signs[0].cpu_ms += 2;
+    node.signs[0].io_bytes += 100;
+    node.passes(1000);
+  }
+  CHECK(any_overdue(node.detector));
+}
+
+TEST_CASE("a wait for a peer is seen soon, and told once it is long") {
+  Node node(kNotices, 2);
+  for (auto& one : node.signs) one.beat = 1;
+  for (Millis waits = 1000; waits < 40000; waits += 2000) {
+    for (auto& one : node.signs) ++*one.beat;
+    node.signs[1].waits_ms = waits;
+    node.passes(2000);
+    CHECK(node.detector.quiet().size() == (waits >= 5000 ? 1u : 0u));
+    CHECK(any_overdue(node.detector) == (waits >= 30000));
+  }
+  CHECK(node.detector.quiet()[0] == QuietWorker{1, QuietWorker::kWaits, 39000, true});
+}
+
+TEST_CASE("a worker that was stopped within a wait does not wait for a peer: it is silent") {
+  Node node(kNotices, 1);
+  node.signs[0].beat = 1;
+  for (node.signs[0].waits_ms = 0; node.signs[0].waits_ms < 40000; node.signs[0].waits_ms += 2000)
+    node.passes(2000);
+  REQUIRE(node.detector.quiet().size() == 1);
+  CHECK(node.detector.quiet()[0].why == QuietWorker::kSilent);
+}
+
+TEST_CASE("nothing is overdue right after this process itself stood still, nor while output is held back") {
+  Node node(kNotices, 1);
+  node.signs[0].beat = 1;
+  node.passes(4000);
+  node.now += 400000;
+  node.signs[0].waits_ms = 400000;
+  node.detector.look(node.signs, false, node.now);
+  CHECK_FALSE(any_overdue(node.detector));
+  node.signs[0].waits_ms = 0;
+  node.held_back = true;
+  node.passes(2000000);
+  CHECK(node.detector.quiet().empty());
+}
+
+TEST_CASE("what is told by default is told of nobody else, and an option sets the time of all") {
+  const HangSettings trainer = hang_settings(0, 0, {}, true), program = hang_settings(0, 0, {}, false);
+  CHECK_FALSE(trainer.ends());
+  CHECK(trainer.silence_notice == 300000);
+  CHECK(trainer.wait_notice == 30000);
+  CHECK(trainer.idle_notice == 0);
+  CHECK(program.idle_notice == 600000);
+  CHECK(program.wait_notice == 0);
+  CHECK(hang_settings(0, 0, 60000, true).wait_notice == 30000);
+  CHECK(hang_settings(0, 0, 5000, true).wait_notice == 5000);
+  CHECK(hang_settings(0, 0, 60000, false).idle_notice == 60000);
+  CHECK_FALSE(hang_settings(7, 8, 0, false).tells());
+  CHECK(hang_settings(7, 8, 0, false).ends());
 }

@@ -1,10 +1,16 @@
 // Workers that hang, in real processes: found, their stacks written, ended, and reported.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <csignal>
 #include <nlohmann/json.hpp>
 
+#include "agent/system/descriptor.h"
 #include "tests/agent/agent_process.h"
 
 using namespace dtrun::agent::test;
+using dtrun::agent::Descriptor;
 
 namespace {
 
@@ -52,6 +58,44 @@ TEST_CASE("without the option there is no heartbeat file, also not somebody else
   Process job(agent({"--", "/bin/sh", "-c", "[ -z \"$DTRUN_HEARTBEAT_FILE\" ]"}),
               {"DTRUN_HEARTBEAT_FILE=/somewhere"});
   CHECK(job.wait() == 0);
+}
+
+TEST_CASE(
+    "workers that get nothing done are told of once, with the read that never returns, and are not ended") {
+  const Folder folder;
+  const std::string fifo = (folder.path() / "shard7").string();
+  REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
+  const Descriptor writer(open(fifo.c_str(), O_RDWR | O_CLOEXEC));
+  // Rank 0 waits for a signal of rank 1's, like a peer in a collective.
+  const std::string script =
+      "if [ $RANK = 1 ]; then read line < " + fifo + "; touch " + fifo + ".read; else exec python3 -c '" +
+      "import os, socket\na, b = socket.socketpair(); a.settimeout(0.5)\nwhile not os.path.exists(\"" + fifo +
+      ".read\"):\n  try: a.recv(1)\n  except TimeoutError: pass'; fi";
+  Folder logs;
+  Process job(agent({"--nproc", "2", "--notice_ms", "1500", "--log_dir", logs.path().string(), "--",
+                     "/bin/sh", "-c", script}),
+              {"PATH=/usr/bin:/bin"});
+  CHECK(eventually([&] { return has(job.err(), "no worker has written, computed or read anything for "); }));
+  CAPTURE(job.err());
+  CHECK(has(job.err(), "rank 1: read of " + fifo));
+  CHECK(has(job.err(), "likely cause: rank 1, which does not wait for another rank"));
+  CHECK(has(slurp(logs.path() / "test/attempt_1/1/stacks.txt"), "read"));
+  REQUIRE(write(writer.get(), "line\n", 5) == 5);
+  CHECK(job.wait() == 0);
+  const std::string events = slurp(logs.path() / "test/events.jsonl");
+  CHECK(has(events, "\"event\":\"news\",\"kind\":\"no_progress\""));
+  CHECK_FALSE(has(events, "\"event\":\"hang\""));
+}
+
+TEST_CASE("a program that goes on is told to do so, and one that may be silent is not told of at all") {
+  const std::string script = "sleep 25; i=0; while [ $i -lt 100 ]; do echo $i; sleep 0.1; i=$((i + 1)); done";
+  Process calm(agent({"--notice_ms", "0", "--", "/bin/sh", "-c", "sleep 25"}));
+  Process job(agent({"--notice_ms", "1500", "--", "/bin/sh", "-c", script}));
+  CHECK(job.wait() == 0);
+  CHECK(has(job.err(), "no worker has written, computed or read anything for "));
+  CHECK(has(job.err(), "the workers get on again, "));
+  CHECK(calm.wait() == 0);
+  CHECK(calm.err() == "");
 }
 
 TEST_CASE("workers that neither write nor compute are a stall, and none is blamed where none stands out") {

@@ -70,7 +70,7 @@ Looked look(int workers, const std::vector<std::string>& environment,
   }
   const auto begin = Loop::Clock::now();
   bool done = false;
-  Inspection all(loop, asked, limit, environment, [&] { done = true; });
+  Inspection all(loop, asked, limit, Inspection::Tools::kAll, environment, [&] { done = true; });
   CHECK(all.stack_location(0).where == "sleep (clock_nanosleep)");  // known before any tool has run
   while (!done) REQUIRE(loop.run_once().ok());
   Looked looked{.stack_locations = {}, .advice = all.advice(), .stacks = slurp(folder / "0"), .took = {}};
@@ -138,8 +138,8 @@ TEST_CASE("a worker that computes is seen to") {
   Folder folder;
   bool done = false;
   const Tools none;
-  Inspection look(loop, {{0, getpgid(busy.pid()), folder / "0"}}, milliseconds(20000), none.only(),
-                  [&] { done = true; });
+  Inspection look(loop, {{0, getpgid(busy.pid()), folder / "0"}}, milliseconds(20000),
+                  Inspection::Tools::kAll, none.only(), [&] { done = true; });
   while (!done) REQUIRE(loop.run_once().ok());
   CHECK(look.stack_location(0).activity == Activity::kComputes);
   CHECK(look.stack_location(7).activity == Activity::kUnseen);

@@ -107,6 +107,10 @@ TEST_CASE("hangs are looked for when asked to, and not sooner than a program may
   CHECK(good({"--stall_timeout", "0", "--", "x"}).stall_timeout == milliseconds(0));
   CHECK(good({"--stall_timeout", "1", "--", "x"}).stall_timeout == milliseconds(1000));
   CHECK(bad({"--stall_timeout", "0.999", "--", "x"}).find("at least 1 second") != std::string::npos);
+  CHECK_FALSE(good({"--", "x"}).notice_after.has_value());
+  CHECK(good({"--notice_after", "5", "--", "x"}).notice_after == milliseconds(5000));
+  CHECK(good({"--notice_after", "0", "--", "x"}).notice_after == milliseconds(0));
+  CHECK(bad({"--notice_after", "0.5", "--", "x"}).find("at least 1 second") != std::string::npos);
   CHECK(bad({"--heartbeat_timeout", "soon", "--", "x"}).find("number of seconds") != std::string::npos);
 }
 

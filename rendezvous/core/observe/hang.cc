@@ -1,4 +1,4 @@
-#include "rendezvous/core/run/hang.h"
+#include "rendezvous/core/observe/hang.h"
 
 #include <algorithm>
 #include <functional>
@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/core/run/rank_set.h"
+#include "rendezvous/core/rank_set.h"
 
 namespace dtrun::rendezvous {
 namespace {

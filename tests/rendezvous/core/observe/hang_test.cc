@@ -1,5 +1,5 @@
 // The places where the workers of a hung job stood, and the worker that is named.
-#include "rendezvous/core/run/hang.h"
+#include "rendezvous/core/observe/hang.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/core/run/rank_set.h"
+#include "rendezvous/core/rank_set.h"
 #include "rendezvous/core/run/state.h"
 
 namespace dtrun::rendezvous {
