@@ -22,6 +22,7 @@
 namespace dtrun::agent {
 namespace {
 
+constexpr std::chrono::milliseconds kHeartbeatFileLook{500};
 constexpr int kNoWorker = -1;  // a request of this agent's own: no worker's serial number
 
 // The PCI address of the worker's GPU; empty if it is not known.
@@ -127,6 +128,8 @@ std::vector<WorkerReport> WorkerRunner::reports() {
 }
 
 void WorkerRunner::rest() {
+  if (heartbeat_timer_) agent_.loop.cancel(*heartbeat_timer_);
+  heartbeat_timer_.reset();
   hang_guard_.rest();
   gpu_guard_.rest();
 }
@@ -165,6 +168,7 @@ void WorkerRunner::spawn(const std::vector<action::Spawn>& workers) {
   for (const action::Spawn& one : workers)
     start(one.serial, planner_.plan(agent_.console, assignment, one.serial, one.local_rank, one.rank));
   hang_guard_.watch();
+  if (trainer_ == nullptr && !heartbeat_timer_) look_at_heartbeat_files();
 }
 
 void WorkerRunner::start(int serial, WorkerPlan plan) {
@@ -296,6 +300,13 @@ void WorkerRunner::act(const action::LookAtWorkers& a) { hang_guard_.look(a.limi
 
 void WorkerRunner::act(const action::KillHung&) { hang_guard_.kill_hung(); }
 
+void WorkerRunner::look_at_heartbeat_files() {
+  for (WorkerProcess* worker : children_.workers())
+    if (const auto progress = worker->look_at_heartbeat_file()) progressed(*worker, from_wire(*progress));
+  heartbeat_timer_ =
+      agent_.loop.call_at(Loop::Clock::now() + kHeartbeatFileLook, [this] { look_at_heartbeat_files(); });
+}
+
 // ---- they end
 
 bool WorkerRunner::let_end(const WorkerProcess& worker, bool well) {
@@ -309,7 +320,8 @@ bool WorkerRunner::let_end(const WorkerProcess& worker, bool well) {
 void WorkerRunner::ended(int serial, WorkerOutcome outcome, bool never_ran) {
   note_cause(&outcome);
   gpu_guard_.ended(outcome.pid);
-  const WorkerProcess& worker = *children_.find(serial);
+  WorkerProcess& worker = *children_.find(serial);
+  if (const auto last = worker.look_at_heartbeat_file()) progressed(worker, from_wire(*last));
   if (!outcome.ok()) write_last_operations(worker.log_dir(), worker.operations());
   agent_.log.write("worker_ended", {{"generation", worker.generation()},
                                     {"rank", outcome.rank},

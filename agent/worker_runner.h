@@ -94,6 +94,7 @@ class WorkerRunner {
   void greet(WorkerProcess& worker, int serial, const control::Hello& hello);
   std::string unit_file(int first) const;
   void progressed(WorkerProcess& worker, const Progress& progress);
+  void look_at_heartbeat_files();
   bool let_end(const WorkerProcess& worker, bool well);
   void ended(int serial, WorkerOutcome outcome, bool never_ran);
   void note_cause(WorkerOutcome* outcome);
@@ -112,6 +113,7 @@ class WorkerRunner {
   bool killed_ = false;   // we sent SIGKILL to this generation's workers
   WorkerUsages usages_;
   OomWatch oom_ = OomWatch::of_this_process();
+  std::optional<Loop::TimerId> heartbeat_timer_;
   std::optional<CountExchange> exchange_;  // the newest
   std::uint64_t next_request_ = 0;         // of all exchanges
   HangGuard hang_guard_;

@@ -102,17 +102,18 @@ void WorkerPlanner::plan_error_file(const std::string& folder, WorkerPlan* plan)
   fs::remove(plan->error_file, ignored);
 }
 
-// The files of hang detection: heartbeats and stacks. The heartbeat file exists before the worker does, so
-// that a program may set its time (os.utime) as well as touch it.
+// The files by which a program shows what it does: its heartbeats and, should it hang, its stacks. The
+// heartbeat file exists before the worker does, so that a program may set its time (os.utime) as well as
+// touch it.
 void WorkerPlanner::plan_hang_files(const std::string& folder, WorkerPlan* plan) {
   const std::string name = std::string(kEnvHeartbeatFile) + "=";
   std::erase_if(plan->environment, [&](const std::string& entry) { return entry.starts_with(name); });
-  const bool heartbeats = spec_.heartbeat_timeout.count() > 0;
-  if (!plan->program && !heartbeats && spec_.stall_timeout.count() == 0) return;
+  const bool may_be_ended = spec_.heartbeat_timeout.count() > 0 || spec_.stall_timeout.count() > 0;
+  if (!plan->program && !may_be_ended) return;
   const fs::path dir = scratch_dir(folder);
   const fs::path stacks_dir = plan->log_dir.empty() ? dir : plan->log_dir;
   if (!stacks_dir.empty()) plan->stacks_file = stacks_dir / "stacks.txt";
-  if (!heartbeats || !plan->program || dir.empty()) return;
+  if (!plan->program || dir.empty()) return;
   plan->heartbeat_file = dir / ("heartbeat-" + std::to_string(plan->generation));
   std::ofstream(plan->heartbeat_file).close();
   plan->environment.push_back(name + plan->heartbeat_file.string());
@@ -146,10 +147,9 @@ void WorkerPlanner::plan_operations(WorkerPlan* plan) {
 // cannot be made.
 fs::path WorkerPlanner::scratch_dir(const std::string& folder) {
   if (const Status made = scratch_.make(); !made.ok()) {
-    const bool unwatched = spec_.heartbeat_timeout.count() > 0 && trainer_ == nullptr;
-    scratch_error_ = made.message() + ": the workers' error files are missing" +
-                     (unwatched ? ", --heartbeat_timeout has no effect" : "") +
-                     "; set TMPDIR to a directory that can be written";
+    const bool in_logs = !spec_.log_dir.empty();
+    scratch_error_ = made.message() + ": the workers have no " + (in_logs ? "" : "error files and ") +
+                     "heartbeat files; set TMPDIR to a directory that can be written";
     return {};
   }
   std::error_code error;

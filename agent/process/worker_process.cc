@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,15 +26,6 @@ constexpr auto kOutputAfterEnd = 1s;
 // The same if that process may go on writing: enough for the worker's own output to come before the job's
 // end.
 constexpr auto kOwnOutput = 100ms;
-
-// Changes whenever the file is touched, written or replaced; 0 if there is none.
-std::uint64_t touch_mark(const std::filesystem::path& file) {
-  struct stat info {};
-  if (stat(file.c_str(), &info) != 0) return 0;
-  const auto time = static_cast<std::uint64_t>(info.st_mtim.tv_sec) * 1000000000u +
-                    static_cast<std::uint64_t>(info.st_mtim.tv_nsec);
-  return time ^ (static_cast<std::uint64_t>(info.st_ino) << 32);
-}
 
 // The agent's own input, as under torchrun, so that data can be piped in and a debugger be used. A job in the
 // background does not get the terminal, because its shell reads that. -1 with errno on failure.
@@ -91,7 +81,7 @@ bool WorkerProcess::make_channels(int child_fds[4]) {
 void WorkerProcess::start() {
   started_at_ = exited_at_ = Loop::Clock::now();
   ended_at_ = wall_seconds();
-  if (!plan_.heartbeat_file.empty()) first_beat_ = touch_mark(plan_.heartbeat_file);
+  heartbeat_file_.emplace(plan_.heartbeat_file);
   int child_fds[4] = {-1, -1, -1, -1};
   const bool made = make_channels(child_fds);
   const int error = errno;
@@ -148,9 +138,17 @@ void WorkerProcess::send(const control::FromAgent& message) {
 
 std::optional<std::uint64_t> WorkerProcess::heartbeat() const {
   if (!plan_.program) return pulse_;
-  const std::uint64_t beat = plan_.heartbeat_file.empty() ? first_beat_ : touch_mark(plan_.heartbeat_file);
+  const std::optional<std::uint64_t> touches = heartbeat_file_ ? heartbeat_file_->touches() : std::nullopt;
   const bool reports = reports_ && control_ != nullptr && control_->open();
-  return beat == first_beat_ && !reports ? std::nullopt : std::optional(beat + pulse_);
+  return touches || reports ? std::optional(touches.value_or(0) + pulse_) : std::nullopt;
+}
+
+std::optional<training::Progress> WorkerProcess::look_at_heartbeat_file() {
+  if (!heartbeat_file_) return std::nullopt;
+  std::optional<training::Progress> report = heartbeat_file_->look();
+  if (const std::string fault = heartbeat_file_->take_fault(); !fault.empty())
+    console_.notice(name() + "'s $DTRUN_HEARTBEAT_FILE has no report of progress: " + fault);
+  return report;
 }
 
 void WorkerProcess::set_pulse(std::uint64_t pulse) {

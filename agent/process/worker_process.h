@@ -19,6 +19,7 @@
 #include "agent/output/console.h"
 #include "agent/output/log_writer.h"
 #include "agent/process/control_channel.h"
+#include "agent/process/heartbeat_file.h"
 #include "agent/process/spawn.h"
 #include "agent/system/descriptor.h"
 #include "agent/system/loop.h"
@@ -98,6 +99,8 @@ class WorkerProcess {
   // A number that changes with each sign of progress; nothing while a worker that need not give any has given
   // none.
   std::optional<std::uint64_t> heartbeat() const;
+  // The report of progress that it has written to its heartbeat file since the last look, if any.
+  std::optional<training::Progress> look_at_heartbeat_file();
   // A report over the control socket: that of a program without a pulse is a sign of progress by itself.
   void set_pulse(std::uint64_t pulse);
   // Those of its generation that it has begun, as it said last; nothing if it does not count them.
@@ -164,8 +167,8 @@ class WorkerProcess {
   StackLocation stack_location_;
   std::uint64_t pulse_ = 0, output_bytes_ = 0;
   std::optional<std::uint64_t> collectives_;
-  bool reports_ = false;          // over the control socket
-  std::uint64_t first_beat_ = 0;  // of the heartbeat file before the worker's start
+  bool reports_ = false;                         // over the control socket
+  std::optional<HeartbeatFile> heartbeat_file_;  // once it was started
   bool paused_ = false;
   bool ended_ = false;
   int exit_code_ = 0, signal_ = 0;

@@ -54,10 +54,15 @@ TEST_CASE("a program that never touches its heartbeat file may take its time") {
   CHECK(job.wait() == 0);
 }
 
-TEST_CASE("without the option there is no heartbeat file, also not somebody else's") {
-  Process job(agent({"--", "/bin/sh", "-c", "[ -z \"$DTRUN_HEARTBEAT_FILE\" ]"}),
-              {"DTRUN_HEARTBEAT_FILE=/somewhere"});
+TEST_CASE("each worker of a program has a heartbeat file of its own, and never somebody else's") {
+  const Folder folder;
+  const std::string script =
+      "[ -f $DTRUN_HEARTBEAT_FILE ] && echo $DTRUN_HEARTBEAT_FILE > " + folder.path().string() + "/$RANK";
+  Process job(agent({"--nproc", "2", "--", "/bin/sh", "-c", script}), {"DTRUN_HEARTBEAT_FILE=/somewhere"});
   CHECK(job.wait() == 0);
+  CHECK(job.err() == "");
+  CHECK(slurp(folder.path() / "0") != slurp(folder.path() / "1"));
+  CHECK(slurp(folder.path() / "0") != "/somewhere\n");
 }
 
 TEST_CASE(
