@@ -401,7 +401,7 @@ TEST_CASE("threads that wake up now and then, and wake each other by a few bytes
 TEST_CASE("a wait for a peer is seen soon, and told once it is long") {
   Node node(kNotices, 2);
   for (auto& one : node.signs) one.beat = 1;
-  for (Millis waits = 1000; waits < 40000; waits += 2000) {
+  for (std::int64_t waits = 1000; waits < 40000; waits += 2000) {
     for (auto& one : node.signs) ++*one.beat;
     node.signs[1].waits_ms = waits;
     node.passes(2000);
