@@ -252,6 +252,10 @@ class BrowserTest(unittest.TestCase):
     def points(self, curve):
         return self.driver.execute_script(f"return (curves.{curve} || []).map(p => p.slice(0, 2))")
 
+    def widths(self):
+        return self.driver.execute_script(
+            "return [...document.querySelectorAll('figure:not([hidden]) .chart canvas')].map(c => c.clientWidth)")
+
     def assert_nothing_went_wrong(self):
         self.assertEqual(browser.console(self.driver), [])
         here = f"http://127.0.0.1:{self.job.address.port}/"
@@ -272,8 +276,7 @@ class BrowserTest(unittest.TestCase):
         driver.get(self.job.address.geturl())
         browser.resize(driver, 1280, 900)
         wait_for(lambda: len(self.points("loss")) > 5 and self.points("eval_accuracy"))
-        widths = driver.execute_script("return [...document.querySelectorAll('figure:not([hidden]) .chart canvas')].map(c => c.clientWidth)")
-        self.assertTrue(widths and all(550 < width < 700 for width in widths), widths)  # two beside each other
+        wait_for(lambda: (found := self.widths()) and all(550 < width < 700 for width in found))  # two beside each other
         wait_for(lambda: self.told() == self.shown())
         self.assertIn("running", driver.title)
         self.assert_curves_are_the_log()
@@ -293,8 +296,7 @@ class BrowserTest(unittest.TestCase):
 
         browser.resize(driver, 400, 800)
         wait_for(lambda: driver.execute_script("return document.documentElement.scrollWidth") <= 400)
-        widths = driver.execute_script("return [...document.querySelectorAll('.chart canvas')].map(c => c.clientWidth)")
-        self.assertTrue(all(300 < width <= 400 for width in widths), widths)
+        wait_for(lambda: all(300 < width <= 400 for width in self.widths()))
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]})
         self.assertEqual(driver.execute_script("return getComputedStyle(document.body).backgroundColor"), "rgb(22, 24, 28)")
         self.assert_each_picture_has_words()
