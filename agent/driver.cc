@@ -29,10 +29,9 @@ namespace {
 using namespace std::chrono_literals;
 
 std::vector<std::filesystem::path> prepared_folders(const JobSpec& spec) {
-  std::vector<std::filesystem::path> folders = history_folders(spec);
-  std::error_code ignored;  // whoever writes there reports it
-  for (const std::filesystem::path& folder : folders) std::filesystem::create_directories(folder, ignored);
-  return folders;
+  std::error_code ignored;  // prepare() reports it
+  if (!spec.log_dir.empty()) std::filesystem::create_directories(run_dir(spec), ignored);
+  return history_folders(spec);
 }
 
 // Absolute: a reader of the events has another working directory. Empty: the program is no trainer.
@@ -81,7 +80,11 @@ Driver::Driver(const JobSpec& spec, std::string tag, Watchdog& watchdog, Signals
                 .scratch = scratch_,
                 .state = state_},
                {.happened = [this](Event event) { events_.push_back(std::move(event)); },
-                .begins = [this] { reporter_.remove_earlier(); },
+                .begins =
+                    [this] {
+                      reporter_.remove_earlier();
+                      log_.begin();
+                    },
                 .kv =
                     [this](int serial, const std::string& prefix, const control::KvRequest& request) {
                       if (link_) link_->kv(serial, prefix, request);

@@ -26,6 +26,8 @@ void Reporter::tell(const EndedJob& ended) {
 std::string Reporter::tell_programs(const EndedJob& ended) {
   std::string first;
   for (const std::filesystem::path& file : files()) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(file.parent_path(), ignored)) continue;  // the job did not begin here
     const Status status = write_report(file, report_json(ended, host_));
     if (!status.ok()) console_.error(status.message());
     if (status.ok() && first.empty()) first = file.string();

@@ -16,8 +16,24 @@ EventLog::EventLog(const std::vector<std::filesystem::path>& folders, std::strin
   for (const std::filesystem::path& folder : folders) {
     File& file = files_.emplace_back();
     file.path = folder / "events.jsonl";
-    file.descriptor.reset(open(file.path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-    if (!file.descriptor.open()) file.open_error = errno;
+    std::error_code ignored;
+    file.waits = !std::filesystem::exists(folder, ignored);
+    if (!file.waits) open(file);
+  }
+}
+
+void EventLog::open(File& file) {
+  file.descriptor.reset(::open(file.path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!file.descriptor.open()) file.open_error = errno;
+}
+
+void EventLog::begin() {
+  for (File& file : files_) {
+    if (!std::exchange(file.waits, false)) continue;
+    std::error_code ignored;  // open() finds out
+    std::filesystem::create_directories(file.path.parent_path(), ignored);
+    open(file);
+    append(file, std::exchange(file.waiting, ""));
   }
 }
 
@@ -27,6 +43,10 @@ void EventLog::fail(File& file, int error) {
 }
 
 void EventLog::append(File& file, const std::string& text) {
+  if (file.waits) {
+    file.waiting += text;
+    return;
+  }
   if (!file.descriptor.open()) return fail(file, file.open_error);
   const ssize_t n = ::write(file.descriptor.get(), text.data(), text.size());
   if (n != static_cast<ssize_t>(text.size())) fail(file, n < 0 ? errno : ENOSPC);

@@ -20,8 +20,8 @@ class EventLog {
   using Value = std::variant<std::int64_t, double, std::string>;
   using Fields = std::initializer_list<std::pair<const char*, Value>>;
 
-  // `folders` exist; none: writes nothing. `host` is put into each line. `failed` is called for the first
-  // event that cannot be written, once for each file.
+  // None of `folders`: writes nothing. One that does not exist gets its file at begin(). `host` is put into
+  // each line. `failed` is called for the first event that cannot be written, once for each file.
   EventLog(const std::vector<std::filesystem::path>& folders, std::string host,
            std::function<void(const std::string& why)> failed);
 
@@ -32,14 +32,21 @@ class EventLog {
 
   void write(const char* event, Fields fields);
 
+  // The job begins here: makes the folders that do not exist, with all events so far. A job that is refused
+  // before that leaves nothing there.
+  void begin();
+
  private:
   struct File {
     std::filesystem::path path;
     Descriptor descriptor;
     int open_error = 0;
     bool failed = false;  // that was told
+    bool waits = false;   // for begin()
+    std::string waiting;  // lines
   };
 
+  static void open(File& file);
   void append(File& file, const std::string& text);
   void fail(File& file, int error);
 
