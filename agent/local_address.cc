@@ -103,6 +103,12 @@ std::vector<std::string> own_addresses(const std::string& proven) {
   return addresses;
 }
 
+std::vector<std::pair<std::string, std::string>> own_interfaces() {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const Interface& one : interfaces()) pairs.emplace_back(one.name, one.address);
+  return pairs;
+}
+
 OwnAddresses addresses_for(const std::vector<std::string>& hosts) {
   OwnAddresses own{.numeric = own_addresses("")};
   if (std::ranges::count(hosts, "localhost") == 0) return own;

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/core/hosting.h"
@@ -30,6 +31,9 @@ std::string reachable_address(const std::string& address, const std::string& hos
 // which many hosts have alike, and loopback. Link-local ones are left out: they mean nothing without an
 // interface.
 std::vector<std::string> own_addresses(const std::string& proven);
+
+// Name and address of each interface that is up.
+std::vector<std::pair<std::string, std::string>> own_interfaces();
 
 // The facts that decide_hosting() has to know of this machine if a job names these hosts. Asks for no other
 // name than localhost, and for that only if it is among them.

@@ -18,6 +18,14 @@ struct MigInstance {
   int gpu_instance = 0, compute_instance = 0;
 };
 
+// What makes a GPU slow, or will make it fail. -1: not known.
+struct GpuHealth {
+  bool remap_pending = false, remap_failed = false;  // of rows of its memory
+  std::vector<std::string> throttled = {};           // what slows it down: "heat"
+  int pcie_width = -1, pcie_width_most = -1;         // lanes of PCIe: now, and what card and slot can
+  int links = 0, links_down = 0;                     // NVLinks
+};
+
 // A GPU as it is in the machine, and how it was when it was looked at.
 struct PhysicalGpu {
   std::string uuid = {};     // "GPU-…"; empty: not known
@@ -31,6 +39,7 @@ struct PhysicalGpu {
   std::optional<std::uint64_t> ecc_errors = {};  // that could not be corrected, since the driver was loaded
   std::uint64_t memory_used = 0;                 // bytes
   std::vector<int> processes = {};               // that compute on it, by process id
+  GpuHealth health = {};
 };
 
 struct GpuReading {

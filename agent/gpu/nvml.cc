@@ -22,6 +22,10 @@ using Code = int;
 constexpr Code kSuccess = 0, kDriverNotLoaded = 9, kGpuIsLost = 15, kInsufficientSize = 7;
 constexpr int kUncorrected = 1, kSinceDriverLoad = 0;  // NVML_MEMORY_ERROR_TYPE_…, NVML_VOLATILE_ECC
 constexpr unsigned kMigEnabled = 1;
+constexpr unsigned kMostLinks = 18;  // NVML_NVLINK_MAX_LINKS
+// nvmlClocksThrottleReason…, without those that are a user's wish or an idle GPU's.
+constexpr std::pair<unsigned long long, const char*> kThrottleReasons[] = {
+    {0x8, "hardware slowdown"}, {0x20, "heat"}, {0x40, "heat, by hardware"}, {0x80, "power brake"}};
 
 struct PciInfo {
   char legacy_address[16];
@@ -79,6 +83,11 @@ struct Nvml::Table {
   Code (*memory)(Device, MemoryInfo*) = nullptr;
   Code (*processes)(Device, unsigned*, ProcessInfo*) = nullptr;
   Code (*ecc_errors)(Device, int, int, unsigned long long*) = nullptr;
+  Code (*remapped_rows)(Device, unsigned*, unsigned*, unsigned*, unsigned*) = nullptr;
+  Code (*throttle_reasons)(Device, unsigned long long*) = nullptr;
+  Code (*pcie_width)(Device, unsigned*) = nullptr;
+  Code (*pcie_width_most)(Device, unsigned*) = nullptr;
+  Code (*link_state)(Device, unsigned, unsigned*) = nullptr;
   Code (*mig_mode)(Device, unsigned*, unsigned*) = nullptr;
   Code (*mig_count)(Device, unsigned*) = nullptr;
   Code (*mig_handle)(Device, unsigned, Device*) = nullptr;
@@ -105,6 +114,11 @@ struct Nvml::Table {
     find(processes, "nvmlDeviceGetComputeRunningProcesses_v3");
     if (processes == nullptr) find(processes, "nvmlDeviceGetComputeRunningProcesses_v2");
     find(ecc_errors, "nvmlDeviceGetTotalEccErrors");
+    find(remapped_rows, "nvmlDeviceGetRemappedRows");
+    find(throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
+    find(pcie_width, "nvmlDeviceGetCurrPcieLinkWidth");
+    find(pcie_width_most, "nvmlDeviceGetMaxPcieLinkWidth");
+    find(link_state, "nvmlDeviceGetNvLinkState");
     find(mig_mode, "nvmlDeviceGetMigMode");
     find(mig_count, "nvmlDeviceGetMaxMigDeviceCount");
     find(mig_handle, "nvmlDeviceGetMigDeviceHandleByIndex");
@@ -134,6 +148,37 @@ struct Nvml::Table {
     if (code != kSuccess) return pids;
     for (const ProcessInfo& process : list) pids.push_back(static_cast<int>(process.pid));
     return pids;
+  }
+
+  std::vector<std::string> slowed_by(Device device) const {
+    unsigned long long reasons = 0;
+    std::vector<std::string> names;
+    if (throttle_reasons == nullptr || throttle_reasons(device, &reasons) != kSuccess) return names;
+    for (const auto& [bit, name] : kThrottleReasons)
+      if (reasons & bit) names.emplace_back(name);
+    return names;
+  }
+
+  GpuHealth health_of(Device device) const {
+    GpuHealth health{.throttled = slowed_by(device)};
+    unsigned corrected = 0, uncorrected = 0, pending = 0, failed = 0;
+    if (remapped_rows && remapped_rows(device, &corrected, &uncorrected, &pending, &failed) == kSuccess) {
+      health.remap_pending = pending != 0;
+      health.remap_failed = failed != 0;
+    }
+    unsigned lanes = 0;
+    if (pcie_width && pcie_width(device, &lanes) == kSuccess) health.pcie_width = static_cast<int>(lanes);
+    if (pcie_width_most && pcie_width_most(device, &lanes) == kSuccess)
+      health.pcie_width_most = static_cast<int>(lanes);
+    unsigned up = 0;
+    for (unsigned link = 0; link < kMostLinks && link_state; ++link) {
+      if (link_state(device, link, &up) != kSuccess) continue;
+      ++health.links;
+      health.links_down += up == 0 ? 1 : 0;
+    }
+    // A card that is wired to no other has them all down.
+    if (health.links_down == health.links) health.links = health.links_down = 0;
+    return health;
   }
 
   std::vector<MigInstance> instances_of(Device device) const {
@@ -219,6 +264,7 @@ PhysicalGpu Nvml::read_gpu(unsigned index) const {
   if (table_->ecc_errors && table_->ecc_errors(device, kUncorrected, kSinceDriverLoad, &errors) == kSuccess)
     gpu.ecc_errors = errors;
   gpu.processes = table_->processes_on(device);
+  gpu.health = table_->health_of(device);
   unsigned mode = 0, pending = 0;
   gpu.mig = table_->mig_mode && table_->mig_mode(device, &mode, &pending) == kSuccess && mode == kMigEnabled;
   if (gpu.mig) gpu.instances = table_->instances_of(device);

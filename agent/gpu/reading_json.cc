@@ -15,6 +15,16 @@ Json to_object(const MigInstance& instance) {
           {"compute_instance", instance.compute_instance}};
 }
 
+Json to_object(const GpuHealth& health) {
+  return {{"remap_pending", health.remap_pending},
+          {"remap_failed", health.remap_failed},
+          {"throttled", health.throttled},
+          {"pcie_width", health.pcie_width},
+          {"pcie_width_most", health.pcie_width_most},
+          {"links", health.links},
+          {"links_down", health.links_down}};
+}
+
 Json to_object(const PhysicalGpu& gpu) {
   Json json{{"uuid", gpu.uuid},
             {"name", gpu.name},
@@ -25,7 +35,8 @@ Json to_object(const PhysicalGpu& gpu) {
             {"lost", gpu.lost},
             {"ecc_errors", gpu.ecc_errors ? Json(*gpu.ecc_errors) : Json(nullptr)},
             {"processes", gpu.processes},
-            {"mig", gpu.mig}};
+            {"mig", gpu.mig},
+            {"health", to_object(gpu.health)}};
   for (const MigInstance& instance : gpu.instances) json["instances"].push_back(to_object(instance));
   return json;
 }
@@ -38,6 +49,16 @@ MigInstance instance_of(const Json& json) {
           .compute_instance = json.at("compute_instance")};
 }
 
+GpuHealth health_of(const Json& json) {
+  return {.remap_pending = json.at("remap_pending"),
+          .remap_failed = json.at("remap_failed"),
+          .throttled = json.at("throttled"),
+          .pcie_width = json.at("pcie_width"),
+          .pcie_width_most = json.at("pcie_width_most"),
+          .links = json.at("links"),
+          .links_down = json.at("links_down")};
+}
+
 PhysicalGpu gpu_of(const Json& json) {
   PhysicalGpu gpu{.uuid = json.at("uuid"),
                   .name = json.at("name"),
@@ -47,7 +68,8 @@ PhysicalGpu gpu_of(const Json& json) {
                   .mig = json.at("mig"),
                   .lost = json.at("lost"),
                   .memory_used = json.at("memory_used"),
-                  .processes = json.at("processes")};
+                  .processes = json.at("processes"),
+                  .health = health_of(json.at("health"))};
   if (!json.at("ecc_errors").is_null()) gpu.ecc_errors = json.at("ecc_errors").get<std::uint64_t>();
   if (json.contains("instances"))
     for (const Json& instance : json.at("instances")) gpu.instances.push_back(instance_of(instance));

@@ -1,4 +1,4 @@
-// The errors that NVIDIA's kernel module has reported since the job began, from the kernel's log.
+// The errors that NVIDIA's kernel module has reported, from the kernel's log.
 #pragma once
 
 #include <filesystem>
@@ -11,8 +11,10 @@ namespace dtrun::agent {
 
 class XidLog {
  public:
-  // From now on. `kernel_log`: /dev/kmsg; often only root may read it, and then nothing is ever found.
-  explicit XidLog(const std::filesystem::path& kernel_log);
+  enum class From { kNow, kBeginning };  // of the log: the start of the machine, or the oldest it still has
+
+  // `kernel_log`: /dev/kmsg; often only root may read it, and then nothing is ever found.
+  explicit XidLog(const std::filesystem::path& kernel_log, From from = From::kNow);
 
   // All so far, oldest first.
   const std::vector<Xid>& read();

@@ -34,17 +34,6 @@ int read_int(const fs::path& path, int otherwise) {
   return file >> value ? value : otherwise;
 }
 
-std::set<int> allowed_cpus() {
-  std::vector<cpu_set_t> sets(16);  // 16384 CPUs, more than Linux knows
-  const std::size_t bytes = sets.size() * sizeof(cpu_set_t);
-  std::set<int> allowed;
-  if (sched_getaffinity(0, bytes, sets.data()) != 0) return allowed;
-  for (std::size_t cpu = 0; cpu < bytes * 8; ++cpu) {
-    if (CPU_ISSET_S(cpu, bytes, sets.data())) allowed.insert(static_cast<int>(cpu));
-  }
-  return allowed;
-}
-
 std::map<int, int> nodes_of_cpus(const fs::path& root) {
   std::map<int, int> nodes;
   std::error_code error;
@@ -110,6 +99,17 @@ std::optional<worker::Available> memory_left(const ControlGroup& group) {
 }
 
 }  // namespace
+
+std::set<int> allowed_cpus() {
+  std::vector<cpu_set_t> sets(16);  // 16384 CPUs, more than Linux knows
+  const std::size_t bytes = sets.size() * sizeof(cpu_set_t);
+  std::set<int> allowed;
+  if (sched_getaffinity(0, bytes, sets.data()) != 0) return allowed;
+  for (std::size_t cpu = 0; cpu < bytes * 8; ++cpu) {
+    if (CPU_ISSET_S(cpu, bytes, sets.data())) allowed.insert(static_cast<int>(cpu));
+  }
+  return allowed;
+}
 
 std::optional<worker::Available> read_available_memory(const fs::path& root) {
   std::optional<worker::Available> least;

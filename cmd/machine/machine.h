@@ -44,6 +44,9 @@ struct Machine {
 
 Machine this_machine();
 
+// The CPUs that this process may run on, by their numbers.
+std::set<int> allowed_cpus();
+
 // The number of threads that this process can keep busy: its CPUs, or fewer if a control group gives it less
 // of their time.
 struct UsableCpus {

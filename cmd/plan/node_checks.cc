@@ -111,18 +111,23 @@ Status check_node(const JobSpec& spec, const Notice& notice) {
   return check_memory(spec, read_available_memory("/"));
 }
 
-// If the program does not answer, the workers find out.
-void find_processor(JobSpec* spec) {
+std::string processor_of(const JobSpec& spec) {
   constexpr std::chrono::seconds kLimit{60};
-  auto* const trainer = std::get_if<BuiltinTrainer>(&spec->program);
-  if (trainer == nullptr || trainer->cuda || spec->nodes.max == 1) return;
+  const auto* const trainer = std::get_if<BuiltinTrainer>(&spec.program);
+  if (trainer == nullptr || trainer->cuda) return "";
   const Result<worker::JobConfig> config = worker::parse_config(trainer->config_json, "config", {});
-  if (!config.ok() || config.value().train.allow_mixed_devices) return;
+  if (!config.ok() || config.value().train.allow_mixed_devices) return "";
   agent::Answer answer =
       agent::answer_of({trainer->worker_binary, "fingerprint"}, trainer->config_json, kLimit);
-  if (answer.status != 0 || !answer.text.ends_with('\n')) return;
+  if (answer.status != 0 || !answer.text.ends_with('\n')) return "";
   answer.text.pop_back();
-  trainer->processor = std::move(answer.text);
+  return answer.text;
+}
+
+// If the program does not answer, the workers find out.
+void find_processor(JobSpec* spec) {
+  auto* const trainer = std::get_if<BuiltinTrainer>(&spec->program);
+  if (trainer != nullptr && spec->nodes.max > 1) trainer->processor = processor_of(*spec);
 }
 
 Status check_files(const JobSpec& spec, const std::vector<std::string>& program) {

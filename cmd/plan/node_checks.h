@@ -7,8 +7,12 @@
 
 namespace dtrun::cmd {
 
-// Asks the worker's program for the facts on this node's processor that its results depend on, if several
-// nodes compute on their CPUs, and must do so alike. Takes some 50 ms. Before the node joins the others.
+// The facts on this node's processor that the built-in trainer's results depend on, as the worker's program
+// tells them, which takes some 50 ms. Empty for workers that compute on GPUs, for a config that allows other
+// processors, and if the program does not answer.
+std::string processor_of(const JobSpec& spec);
+
+// Fills in the processor, if several nodes must compute alike. Before the node joins the others.
 void find_processor(JobSpec* spec);
 
 // The worker's program is there, the data fits the model, and there is enough memory. On a single node also:

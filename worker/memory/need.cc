@@ -203,6 +203,12 @@ std::uint64_t in_memory_checkpoint_bytes(const JobConfig& config, const Program&
   return 2 * kFloat * program.size * (1 + slot_names(config.train).size());
 }
 
+Result<std::uint64_t> checkpoint_bytes(const JobConfig& config, const DatasetFacts& data) try {
+  return kFloat * make_program(config, data.spec).size * (1 + slot_names(config.train).size());
+} catch (const WorkerError& error) {
+  return Status(error.exit_code(), error.what());
+}
+
 std::string in_gigabytes(std::uint64_t bytes) {
   const double value = static_cast<double>(bytes);
   if (value >= 99.5e9) return decimals(value / 1e9, 0) + " GB";

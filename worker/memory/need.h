@@ -49,6 +49,10 @@ MemoryNeed memory_need(const JobConfig& config, const Program& program, const Da
 // The host's memory for workers that compute on GPUs: both halves of the copy that outlives a worker.
 std::uint64_t in_memory_checkpoint_bytes(const JobConfig& config, const Program& program);
 
+// The files of one checkpoint, without the few kilobytes of texts. EX_CONFIG if the data does not fit the
+// model.
+Result<std::uint64_t> checkpoint_bytes(const JobConfig& config, const DatasetFacts& data);
+
 // "1.3 GB": two digits are enough to act on.
 std::string in_gigabytes(std::uint64_t bytes);
 

@@ -52,6 +52,7 @@ TEST_CASE(
   CHECK(need.parameters == 124'439'808 * 4ULL);
   CHECK(need.optimizer == 2 * need.parameters);
   CHECK(need.checkpoint == 3 * need.parameters);
+  CHECK(checkpoint_bytes(gpt2.config, gpt2.data).value() == need.checkpoint);
   // Four microbatches one after the other have at most three partial sums: 0+1, 2, 3.
   CHECK(need.gradients == 3 * need.parameters);
 }
