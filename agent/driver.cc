@@ -439,6 +439,8 @@ void Driver::act(const action::End& a) {
     log_.write("end", {{"exit_code", a.exit_code}, {"reason", reason}, {"goodput", a.run->goodput.ratio()}});
   else
     log_.write("end", {{"exit_code", a.exit_code}, {"reason", reason}});
+  if (a.exit_code == kExitUnavailable && !spec_.doctor.empty())
+    console_.notice("to find out what keeps the nodes apart, on every node: " + spec_.doctor);
   exit_code_ = a.exit_code;
 }
 

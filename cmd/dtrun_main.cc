@@ -5,8 +5,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <new>
 #include <optional>
 #include <string>
@@ -15,11 +13,11 @@
 #include <vector>
 
 #include "agent/agent.h"
-#include "agent/local_address.h"
 #include "agent/system/termination_log.h"
 #include "cmd/commands/answer.h"
 #include "cmd/commands/build_facts.h"
 #include "cmd/commands/command_table.h"
+#include "cmd/commands/machine_in_its_place.h"
 #include "cmd/commands/print_completion.h"
 #include "cmd/commands/subcommand.h"
 #include "cmd/launch/launch_options.h"
@@ -30,7 +28,7 @@
 #include "cmd/plan/make_job_spec.h"
 #include "cmd/plan/node_checks.h"
 #include "cmd/plan/plan_json.h"
-#include "proto/base/ids.h"
+#include "cmd/plan/rendezvous_options.h"
 #include "proto/base/log.h"
 #include "rendezvous/identity/key_source.h"
 
@@ -73,28 +71,9 @@ int refuse(const Status& status) {
   return cmd::fail(status);
 }
 
-// The facts that tell of a cluster that may have started us.
-cmd::ClusterEnvironment cluster() {
-  cmd::ClusterEnvironment cluster{.hostname = host_name(), .file = [](const std::string& path) {
-                                    std::ifstream file(path);
-                                    return std::string(std::istreambuf_iterator<char>(file), {});
-                                  }};
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const std::size_t equals = text.find('=');
-    if (equals != std::string::npos)
-      cluster.variables.emplace(text.substr(0, equals), text.substr(equals + 1));
-  }
-  return cluster;
-}
-
 int launch(const cmd::Options& options, const cmd::Environment& environment) {
   set_up_log("dtrun");
-  cmd::Machine machine = cmd::this_machine();
-  machine.is_home = [](const std::string& host) { return agent::home_of(host).listen_address.has_value(); };
-  machine.own_addresses = agent::addresses_for;
-  machine.cluster = cluster();
-  Result<JobSpec> spec = cmd::make_job_spec(options, machine, environment, cmd::notice);
+  Result<JobSpec> spec = cmd::make_job_spec(options, cmd::machine_in_its_place(), environment, cmd::notice);
   if (!spec.ok()) return refuse(spec.status());
   // No worker, and no other process that starts from here, may see the key.
   rendezvous::forget_key_variables();
@@ -114,7 +93,11 @@ int launch_on_hosts(const cmd::Options& options, const std::vector<std::string>&
   Result<cmd::LaunchPlan> plan = cmd::make_launch_plan(options, words, environment, cmd::notice);
   if (!plan.ok()) return cmd::fail(plan.status());
   if (options.flag("dry_run")) return cmd::answer(cmd::launch_json(plan.value()));
-  return cmd::run_launch(std::move(plan).value());
+  const int exit_code = cmd::run_launch(std::move(plan).value());
+  const bool is_doctor = !options.program.empty() && options.program.front() == cmd::kItself;
+  if (exit_code == kExitUnavailable && !is_doctor)
+    cmd::notice("to find out what keeps the hosts apart: " + cmd::doctor_line(options));
+  return exit_code;
 }
 
 int run(const std::vector<std::string>& arguments) {

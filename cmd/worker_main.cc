@@ -194,7 +194,7 @@ int worker_main(int argc, char** argv) { return worker_main(argc, argv, CudaLaun
 
 int worker_main(int argc, char** argv, const CudaLaunches& launches) {
   if (argc > 1 && std::strcmp(argv[1], "--version") == 0) {
-    std::puts("dtrun-worker " DTRUN_VERSION);
+    std::printf("dtrun-worker %s, protocol %u\n", DTRUN_VERSION, kControlProtocol);
     return kExitOk;
   }
   if (argc > 1 && std::strcmp(argv[1], "fingerprint") == 0) return tell_fingerprint();

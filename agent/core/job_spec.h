@@ -120,6 +120,8 @@ struct ExternalProgram {
 
 struct JobSpec {
   std::string run_id;
+  // The command line that looks what keeps the nodes from meeting; empty: none is told.
+  std::string doctor = {};
   NodeCount nodes;
   int nproc = 1;                 // workers on this node
   int spares = 0;                // that wait on it for the place of one

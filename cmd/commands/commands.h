@@ -8,6 +8,7 @@ namespace dtrun::cmd {
 extern const Command kAgentCommand;       // what a launcher on another host starts over ssh
 extern const Command kAttachCommand;      // back to a job that was started with --detach
 extern const Command kCompletionCommand;  // a script with which a shell completes dtrun's command line
+extern const Command kDoctorCommand;      // whether nodes are fit for a job
 extern const Command kExportCommand;      // a trained model as a directory that transformers loads
 extern const Command kGpusCommand;        // the GPUs of this machine, and those that a program would see
 extern const Command kHelpCommand;        // the manual's pages

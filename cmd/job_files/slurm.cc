@@ -5,6 +5,7 @@
 
 #include "cmd/job_files/template.h"
 #include "cmd/job_files/templates.h"
+#include "cmd/options/values.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -20,15 +21,6 @@ std::string plain(std::string name) {
   return name;
 }
 
-// For a shell, with quotes only where they are needed.
-std::string quoted_word(const std::string& word) {
-  constexpr char kPlain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
-  return text + "'";
-}
-
 }  // namespace
 
 std::string slurm_script(const SlurmJob& job) {
@@ -41,8 +33,8 @@ std::string slurm_script(const SlurmJob& job) {
   // An elastic job goes on with fewer nodes. Slurm ends the rest of any other job, and queues it anew.
   const std::string no_kill = elastic ? "#SBATCH --no-kill" : "";
   const std::string step = elastic ? "--no-kill --kill-on-bad-exit=0" : "--kill-on-bad-exit=0";
-  std::string config = quoted_word(job.config);
-  for (const std::string& override : job.overrides) config += " " + quoted_word(override);
+  std::string config = shell_word(job.config);
+  for (const std::string& override : job.overrides) config += " " + shell_word(override);
   return fill_in(kSlurmTemplate, {{"name", plain(job.name)},
                                   {"warning", std::to_string(kWarning)},
                                   {"nodes", elastic ? least + "-" + most : most},

@@ -234,6 +234,7 @@ Result<NodePlan> plan_node(const launch::Job& job) {
   if (Status status = check_files(spec.value(), options.value().program); !status.ok()) return status;
   if (Status status = check_node(spec.value(), notice); !status.ok()) return status;
   plan.spec = std::move(spec).value();
+  plan.spec.doctor.clear();  // the launcher tells its own, for all hosts
   find_processor(&plan.spec);
   return plan;
 }

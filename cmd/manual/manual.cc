@@ -94,6 +94,15 @@ std::vector<PageBlock> option_items(std::span<const OptionEntry> options) {
   return items;
 }
 
+// Without those that a command takes as the launcher has them, in its groups: its description says so.
+std::vector<OptionEntry> own_options(const Command& command) {
+  std::vector<OptionEntry> own;
+  std::ranges::copy_if(command.options, std::back_inserter(own), [](const OptionEntry& option) {
+    return *option.group == '\0' || std::string_view(option.group) == kTextGroup;
+  });
+  return own;
+}
+
 std::vector<Section> option_groups(std::span<const OptionEntry> options) {
   std::vector<Section> groups;
   for (const OptionEntry& option : options) {
@@ -146,7 +155,7 @@ Section reference_of(const Command& command) {
   Section section{.title = use_of(command).term, .level = 2};
   section.blocks.emplace_back(Paragraph{std::string(command.summary) + "."});
   for (std::string& text : description_of(command)) section.blocks.emplace_back(Paragraph{std::move(text)});
-  for (PageBlock& item : option_items(command.options)) section.blocks.push_back(std::move(item));
+  for (PageBlock& item : option_items(own_options(command))) section.blocks.push_back(std::move(item));
   return section;
 }
 
@@ -216,7 +225,7 @@ Page command_page(const Command& command, Detail detail) {
   Page page{
       .name = "dtrun " + std::string(command.name), .summary = command.summary, .usage = {use_of(command)}};
   if (detail != Detail::kShort) page.description = description_of(command);
-  page.sections.push_back({.title = "Options", .blocks = option_items(command.options)});
+  page.sections.push_back({.title = "Options", .blocks = option_items(own_options(command))});
   return page;
 }
 

@@ -326,6 +326,14 @@ std::vector<std::string> repeated_values(const Given& given) {
   return values;
 }
 
+std::string shell_word(const std::string& word) {
+  constexpr char kPlain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
+
 std::vector<std::string> split_words(const std::string& text) {
   std::vector<std::string> words(1);
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -88,6 +88,9 @@ ColourMode colour_at_first_sight(const std::vector<std::string>& arguments, cons
 // The values of an option that may be given several times (OptionEntry::repeats).
 std::vector<std::string> repeated_values(const Given& given);
 
+// For a shell, with quotes only where they are needed.
+std::string shell_word(const std::string& word);
+
 // Between commas; ",," is a comma.
 std::vector<std::string> split_words(const std::string& text);
 

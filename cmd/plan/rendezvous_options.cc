@@ -11,6 +11,7 @@
 
 #include "cmd/plan/cluster_place.h"
 #include "cmd/plan/key_options.h"
+#include "cmd/plan/make_job_spec.h"
 #include "proto/base/ids.h"
 #include "proto/core/contract.h"
 #include "proto/core/nearest.h"
@@ -399,9 +400,35 @@ bool forbids_failover(const Options& options) {
   return forbids;
 }
 
+std::string doctor_line(const Options& typed) {
+  std::string line = "dtrun doctor";
+  const auto add = [&line](const std::string& word) { line += " " + shell_word(word); };
+  for (const OptionEntry& option : kOptions) {
+    const std::string_view group = option.group, name = option.name;
+    const bool meets =
+        group == group::kMeeting || group == group::kHosts || name == "nnodes" || name == "node_rank";
+    const auto found = typed.values.find(option.name);
+    if (!meets || name == "rdzv_conf" || name == "check" || name == "detach" || name.starts_with("http_") ||
+        found == typed.values.end())
+      continue;
+    if (!found->second.source.starts_with("--")) continue;
+    for (const std::string& value : repeated_values(found->second)) {
+      if (option.is_flag() && value != "true") continue;
+      add("--" + std::string(name));
+      if (!option.is_flag()) add(value);
+    }
+  }
+  if (!names_config(typed)) return line;
+  for (const std::string& word : typed.program) add(word);
+  return line;
+}
+
 Status read_rendezvous_options(Draft& draft) {
-  return run_parts(draft, {read_backend, read_local_address, read_master_port, read_run_id, read_conf,
-                           settle_hosting, read_key, read_page});
+  const Status status = run_parts(draft, {read_backend, read_local_address, read_master_port, read_run_id,
+                                          read_conf, settle_hosting, read_key, read_page});
+  const bool is_doctor = !draft.typed.program.empty() && draft.typed.program.front() == kItself;
+  if (draft.spec.nodes.max > 1 && !is_doctor) draft.spec.doctor = doctor_line(draft.typed);
+  return status;
 }
 
 }  // namespace dtrun::cmd

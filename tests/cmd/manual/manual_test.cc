@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "cmd/options/option_table.h"
+#include "proto/core/contract.h"
 #include "tests/support/folder.h"
 #include "tests/support/process.h"
 #include "tests/support/skip.h"
@@ -76,9 +77,9 @@ TEST_CASE("-h fits a screen of 24 lines, and names the commands and the few opti
   const std::string text = printed({"-h"});
   check_fits_a_screen(text);
   // Options that are needed once are only in --help.
-  const std::set<std::string> rare{"agent",  "attach",     "completion", "export",  "gpus",    "help",
-                                   "key",    "kubernetes", "logs",       "prepare", "profile", "report",
-                                   "sample", "slurm",      "stop",       "store"};
+  const std::set<std::string> rare{"agent",  "attach", "completion", "doctor", "export",  "gpus",
+                                   "help",   "key",    "kubernetes", "logs",   "prepare", "profile",
+                                   "report", "sample", "slurm",      "stop",   "store"};
   for (const std::string& name : commands()) {
     CHECK(has(text, "\n  " + name + " ") == !rare.contains(name));
     CHECK_MESSAGE(has(text, name), name);  // "dtrun help lists all"
@@ -177,6 +178,8 @@ TEST_CASE("cmake --install brings programs that run, man pages, completions and 
   CHECK(build.find_first_not_of("0123456789abcdef") == 40);
   Process worker({(root / "bin/dtrun-worker").string(), "--version"});
   CHECK(worker.wait() == 0);
+  CHECK(worker.out() == "dtrun-worker " + version.out().substr(6, version.out().find('\n') - 6) +
+                            ", protocol " + std::to_string(kControlProtocol) + "\n");
   const std::filesystem::path share = root / "share";
   CHECK(slurp(share / "man/man1/dtrun.1") == printed({"help", "--format", "man"}));
   CHECK(slurp(share / "man/man5/dtrun-config.5") == printed({"help", "--format", "man", "config"}));

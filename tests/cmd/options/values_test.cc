@@ -26,6 +26,13 @@ TEST_CASE("a number is at least what its option allows, and at most what an int 
   CHECK_FALSE(refusal(parse_int(given("2147483648"), 0, "x")).empty());
 }
 
+TEST_CASE("a word for a shell has quotes where it needs them") {
+  CHECK(shell_word("--rdzv_endpoint=node0:29400") == "--rdzv_endpoint=node0:29400");
+  CHECK(shell_word("") == "''");
+  CHECK(shell_word("a b") == "'a b'");
+  CHECK(shell_word("it's") == "'it'\\''s'");
+}
+
 TEST_CASE("a count is from 1 to its option's most") {
   for (const char* good : {"1", "7"}) CHECK(parse_count(given(good), 7, "1 to 7").ok());
   for (const char* wrong : {"0", "8"}) CHECK_FALSE(refusal(parse_count(given(wrong), 7, "1 to 7")).empty());

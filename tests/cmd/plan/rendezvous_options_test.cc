@@ -13,6 +13,15 @@ using namespace dtrun;
 using namespace dtrun::cmd;
 using std::chrono::milliseconds;
 
+TEST_CASE("a job of several nodes knows the line that looks what keeps them apart, as its own was typed") {
+  const auto line = [](const std::vector<std::string>& words) { return good(words).doctor; };
+  CHECK(line({"--nnodes", "2:4", "--rdzv-endpoint", "h:7", "--nproc_per_node", "3", "--local_addr", "::1",
+              "--", "x"}) == "dtrun doctor --nnodes 2:4 --rdzv_endpoint h:7 --local_addr ::1");
+  CHECK(line({"--", "x"}).empty());
+  // The doctor's own run.
+  CHECK(line({"--nnodes", "2", "--rdzv_endpoint", "h", "--", kItself, "doctor"}).empty());
+}
+
 TEST_CASE("the endpoint may be a name, an IPv4 or an IPv6 address, with or without a port") {
   const auto endpoint = [&](const std::string& text) {
     const auto spec = good({"--nnodes", "2", "--rdzv_endpoint", text, "--", "x"});

@@ -1,0 +1,52 @@
+#include "cmd/doctor/run_store.h"
+
+#include <cstdlib>
+
+#include "proto/core/contract.h"
+
+namespace dtrun::doctor {
+
+Result<RunStore> RunStore::open() {
+  const char* const fd = std::getenv(kEnvControlFd);
+  if (fd == nullptr) return Status(kExitUsage, "this is for `dtrun doctor` itself to start");
+  return RunStore(std::atoi(fd));
+}
+
+Status RunStore::set(const std::string& key, const std::string& value) {
+  control::KvRequest request;
+  request.set_op(control::KvRequest::SET);
+  request.set_key(key);
+  request.set_value(value);
+  return ask(std::move(request)).status();
+}
+
+Result<std::string> RunStore::get(const std::string& key, std::chrono::milliseconds timeout) {
+  control::KvRequest request;
+  request.set_op(control::KvRequest::GET);
+  request.set_key(key);
+  request.set_timeout_ms(timeout.count());
+  return ask(std::move(request));
+}
+
+// What else the agent says is for workers that train.
+Result<std::string> RunStore::ask(control::KvRequest request) {
+  const Status gone(kExitUnavailable, "the agent is gone");
+  request.set_id(++requests_);
+  control::FromWorker message;
+  *message.mutable_kv() = std::move(request);
+  if (!write_all(socket_.get(), frame_of(message))) return gone;
+  for (;;) {
+    auto reply = messages_.next();
+    if (!reply.ok()) return reply.status();
+    if (!reply.value()) {
+      if (messages_.read_from(socket_.get()) == Portion::kEnd) return gone;
+      continue;
+    }
+    if (!reply.value()->has_kv() || reply.value()->kv().id() != requests_) continue;
+    const control::KvReply& answer = reply.value()->kv();
+    if (!answer.ok()) return Status(kExitUnavailable, answer.error());
+    return answer.value();
+  }
+}
+
+}  // namespace dtrun::doctor

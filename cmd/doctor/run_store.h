@@ -1,0 +1,35 @@
+// The key-value store of a run, for a program that its agent started: the worker's end of
+// proto/control.proto.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "agent/system/descriptor.h"
+#include "proto/base/framed_channel.h"
+#include "proto/control.pb.h"
+#include "proto/core/status.h"
+
+namespace dtrun::doctor {
+
+// Blocking; for one thread.
+class RunStore {
+ public:
+  // Of this process, from its environment. EX_USAGE if no agent started it.
+  static Result<RunStore> open();
+
+  Status set(const std::string& key, const std::string& value);
+  // Waits for the key. EX_UNAVAILABLE if it does not come.
+  Result<std::string> get(const std::string& key, std::chrono::milliseconds timeout);
+
+ private:
+  explicit RunStore(int fd) : socket_(fd) {}
+  Result<std::string> ask(control::KvRequest request);
+
+  agent::Descriptor socket_;
+  MessageReader<control::FromAgent> messages_;
+  std::uint64_t requests_ = 0;
+};
+
+}  // namespace dtrun::doctor
