@@ -318,8 +318,9 @@ TEST_CASE("named hosts are looked at from one place") {
   const std::filesystem::path script = cluster.hosts.directory().parent_path() / "shell";
   write_text(script, shell + "esac\n");
   std::filesystem::permissions(script, std::filesystem::perms::owner_all);
-  const Ended ended = run(cluster.hosts.on(
-      0, {kDtrun, "doctor", "--json", "-H", "node0,node1", "--ssh", script.string(), "--chdir", "/"}));
+  const Ended ended = run(cluster.hosts.on(0, {kDtrun, "doctor", "--json", "-H", "node0,node1", "--ssh",
+                                               script.string(), "--chdir", "/"}),
+                          {std::string("PATH=") + DTRUN_BIN_DIR + ":/usr/sbin:/usr/bin:/sbin:/bin"});
   CHECK_MESSAGE(ended.exit_code == 0, ended.err);
   const std::string all = ended.out + ended.err;
   CHECK_MESSAGE(ended.out.find("2 of 2 came") != std::string::npos, all);
