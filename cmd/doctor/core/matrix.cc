@@ -35,7 +35,7 @@ class Matrix {
     return line;
   }
   bool is_whole(const Line& line) const {
-    return line.bad > 0 && 3 * line.bad >= 2 * line.known && 2 * line.bad >= nodes_ - 1;
+    return 3 * line.bad >= 2 * line.known && line.bad >= std::min(2, nodes_ - 2);
   }
   void clear_all_of(int node, Kind kind) {
     for (int other = 0; other < nodes_; ++other) {

@@ -24,7 +24,7 @@ struct Blame {
 using IsBad = std::function<std::optional<bool>(int from, int to)>;
 
 // Never asks for a node itself. Most entries first. Two thirds of what is known of a row or column are the
-// whole, if half of it is bad: one more cause may be elsewhere. Of two nodes only paths are named.
+// whole, from two bad ones on: one more cause may be elsewhere. Of two nodes only paths are named.
 std::vector<Blame> blame(int nodes, const IsBad& bad);
 
 // "node3", "to node3", "from node3", "node3 -> node1", "node3 <-> node1"
