@@ -161,11 +161,11 @@ KernelWait kernel_wait(pid_t pid) {
 }
 
 KernelWait kernel_wait_of_any(pid_t pid) {
-  const KernelWait main = kernel_wait(pid);
+  KernelWait main = kernel_wait(pid);
   const std::string process = "/proc/" + std::to_string(pid);
   if (main.state == 'T' || main.state == 'D' || main.file.starts_with('/')) return main;
   for (const std::string& thread : threads_of(process)) {
-    const KernelWait wait = wait_of(process, thread);
+    KernelWait wait = wait_of(process, thread);
     if (wait.state == 'D' || wait.file.starts_with('/')) return wait;
   }
   return main;

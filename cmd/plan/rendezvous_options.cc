@@ -424,8 +424,8 @@ std::string doctor_line(const Options& typed) {
 }
 
 Status read_rendezvous_options(Draft& draft) {
-  const Status status = run_parts(draft, {read_backend, read_local_address, read_master_port, read_run_id,
-                                          read_conf, settle_hosting, read_key, read_page});
+  Status status = run_parts(draft, {read_backend, read_local_address, read_master_port, read_run_id,
+                                    read_conf, settle_hosting, read_key, read_page});
   const bool is_doctor = !draft.typed.program.empty() && draft.typed.program.front() == kItself;
   if (draft.spec.nodes.max > 1 && !is_doctor) draft.spec.doctor = doctor_line(draft.typed);
   return status;

@@ -220,7 +220,7 @@ TEST_CASE("prepare that is stopped or killed leaves nothing under the name, and 
       return fs::file_size(scratch / "tokens_train_000001.bin", error) > 1000000 && !error;
     }));
     // Two at once into the same directory.
-    const Ended second = run(preparing(folder / "data", {kDocs}));
+    const Ended second = run(preparing(folder / "data", {kDocs, "--files", "*.md"}));
     CHECK(second.exit_code == 73);
     CHECK_MESSAGE(contains(second.err, "is being prepared by another dtrun prepare"), second.err);
     CHECK(fs::exists(scratch / "tokens_train_000001.bin"));
@@ -229,10 +229,10 @@ TEST_CASE("prepare that is stopped or killed leaves nothing under the name, and 
     CHECK_FALSE(fs::exists(folder / "data"));
     CHECK(fs::exists(scratch) == (signal == SIGKILL));
   }
-  const Ended next = run(preparing(folder / "data", {kDocs}));
+  const Ended next = run(preparing(folder / "data", {kDocs, "--files", "*.md"}));
   CHECK_MESSAGE(next.exit_code == 0, next.err);
   CHECK_FALSE(fs::exists(scratch));
-  const Ended again = run(preparing(folder / "data", {kDocs}));
+  const Ended again = run(preparing(folder / "data", {kDocs, "--files", "*.md"}));
   CHECK(again.exit_code == 73);
   CHECK_MESSAGE(contains(again.err, "holds something already"), again.err);
 }
@@ -249,7 +249,7 @@ TEST_CASE("memory does not grow with the text") {
 TEST_CASE("no room is said, with what to do, and nothing is left") {
   const Folder folder;
   const Ended full = run({"bash", "-c", "ulimit -f 20; exec \"$@\"", "bash", kDtrun, "prepare",
-                          (folder / "data").string(), "--tokenizer", kTokenizer, kDocs});
+                          (folder / "data").string(), "--tokenizer", kTokenizer, kDocs, "--files", "*.md"});
   CHECK(full.exit_code == 74);
   CHECK_MESSAGE(contains(full.err, "File too large; free some space or choose another directory"), full.err);
   CHECK(names_in(folder.path()).empty());
