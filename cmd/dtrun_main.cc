@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <new>
 #include <optional>
 #include <string>
@@ -118,6 +119,20 @@ int run(const std::vector<std::string>& arguments) {
   return launch(options.value(), environment);
 }
 
+// Memory that is refused on a thread of gRPC's, where nobody catches it, ends dtrun as on ours. The watchdog
+// ends its workers.
+void end_of_uncaught() {
+  try {
+    if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
+  } catch (const std::bad_alloc&) {
+    std::fputs("dtrun: the machine refuses what dtrun needs: memory (see ulimit -a, and its container's)\n",
+               stderr);
+    std::_Exit(kExitOsError);
+  } catch (...) {
+  }
+  std::abort();
+}
+
 Status machine_refuses(const std::string& what) {
   return Status(kExitOsError,
                 "the machine refuses what dtrun needs: " + what +
@@ -129,6 +144,7 @@ Status machine_refuses(const std::string& what) {
 
 // Our code throws nothing, but the standard library throws if the machine has no more threads or memory.
 int main(int argc, char** argv) {
+  std::set_terminate(end_of_uncaught);
   try {
     return run({argv + 1, argv + argc});
   } catch (const std::system_error& error) {

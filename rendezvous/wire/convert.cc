@@ -217,7 +217,7 @@ void to_wire(const Quiet& quiet, v1::Quiet* wire) {
   wire->set_where(quiet.where);
   wire->set_activity(static_cast<v1::Activity>(quiet.activity));
   wire->set_peer(quiet.peer);
-  wire->set_operation(static_cast<int>(quiet.operation));
+  wire->set_operation(static_cast<v1::Quiet::Operation>(quiet.operation));
   wire->set_step(quiet.step);
   wire->set_bucket(quiet.bucket);
 }

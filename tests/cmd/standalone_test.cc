@@ -65,8 +65,9 @@ struct User {
   }
 };
 
-const Words kSleeper{
-    kDtrun, "--rdzv_id", "alone", "--no_python", "sh", "-c", "echo at $MASTER_ADDR; sleep 60"};
+const Words kSleeper{kDtrun,        "--rdzv_id", "alone",
+                     "--http_port", "off",       "--no_python",
+                     "sh",          "-c",        "echo at $MASTER_ADDR; sleep 60"};
 
 TEST_CASE("a job of one node opens no port; its user finds it, and its end leaves nothing") {
   const User user;

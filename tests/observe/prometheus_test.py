@@ -64,11 +64,11 @@ class Job:
         self.told = open(folder / "told", "w", encoding="utf-8")
         self.nodes = [subprocess.Popen(
             [DTRUN, "--nnodes", "2", "--rdzv_endpoint", f"127.0.0.1:{rendezvous}", "--rdzv_id", "scraped", "--insecure", "--nproc_per_node", "1",
-             "--lanes", "1", "--max_restarts", "5", "--progress", "none", *(["--http_port", str(self.port)] if node == 0 else ["--http_port", "off"]),
+             "--lanes", "1", "--max_restarts", "5", "--progress", "none", "--http_port", str(self.port),
              ROOT / "configs/fashion_mnist_convnet.json", f"output_dir={self.output}", "train.logging_steps=1", "train.eval_steps=0",
              "train.save_steps=0", "train.num_train_epochs=1000"],
             stdout=self.told, stderr=self.told, env={**os.environ, "XDG_RUNTIME_DIR": str(folder)}, start_new_session=True)
-            for node in range(2)]
+            for _ in range(2)]  # that with the coordinator has the page
 
     def metrics(self):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:

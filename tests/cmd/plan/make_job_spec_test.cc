@@ -235,8 +235,10 @@ TEST_CASE("the page has a free port, a given one or none, and beyond this host a
     words.insert(words.end(), {address, "x"});
     return words;
   };
-  CHECK(bad(with("10.0.0.1")).find("elsewhere: ssh -L PORT:127.0.0.1:PORT HOST") != std::string::npos);
-  CHECK(page(with("127.0.0.2")).address == "127.0.0.2");
+  const Variables no_key{{"HOME", "/nonexistent"}};
+  CHECK(bad(with("10.0.0.1"), kExitUsage, no_key).find("elsewhere: ssh -L PORT:127.0.0.1:PORT HOST") !=
+        std::string::npos);
+  CHECK(good(with("127.0.0.2"), no_key).rendezvous.page.address == "127.0.0.2");
   const auto json = nlohmann::json::parse(plan_json(good({"--http_port", "8080", "--", "x"})));
   CHECK(json["rendezvous"]["http_port"] == 8080);
 }
