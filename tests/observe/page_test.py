@@ -54,8 +54,8 @@ class Job:
         with open(self.folder / "told", "w", encoding="utf-8") as told:
             self.process = subprocess.Popen(
                 [DTRUN, "--standalone", "--nproc_per_node", "2", "--lanes", "1", "--max_restarts", "3", "--rdzv_id", self.id, *options,
-                 ROOT / "configs/fashion_mnist_convnet.json", f"output_dir={self.folder / 'run'}", "train.logging_steps=20",
-                 "train.save_steps=50", "train.eval_steps=100", f"train.num_train_epochs={epochs}"],
+                 ROOT / "configs/fashion_mnist_convnet.json", f"output_dir={self.folder / 'run'}", "train.logging_steps=40",
+                 "train.save_steps=100", "train.eval_steps=400", f"train.num_train_epochs={epochs}"],
                 stdout=told, stderr=told, env=self.environment, start_new_session=True)
         self.address = urllib.parse.urlsplit(wait_for(lambda: self.status().get("page"))["address"])
 
