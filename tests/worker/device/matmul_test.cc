@@ -5,13 +5,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "tests/support/skip.h"
 #include "tests/worker/model/programs.h"
 #include "worker/base/buffer.h"
+#include "worker/base/error.h"
 #include "worker/device/cpu/matmul/fp32_multiplier.h"
 #include "worker/device/cpu/matmul/kernels.h"
 
@@ -128,6 +131,22 @@ TEST_CASE("a matmul scales, adds, and leaves alone what lies between the rows") 
     check({.m = 64, .n = 300, .k = 700, .alpha = -1.5f, .add = add, .gap = 3});
     check({.m = 3, .n = 5, .k = 0, .add = add, .gap = 2});
   }
+}
+
+TEST_CASE("DTRUN_CPU leaves out the instruction sets above the one that it names") {
+  const char* const before = std::getenv("DTRUN_CPU");
+  const std::string kept = before != nullptr ? before : "";
+  const auto sets_up_to = [](const char* largest) {
+    setenv("DTRUN_CPU", largest, 1);
+    const InstructionSets<matmul::Kernels> found = matmul::available_kernels();
+    return std::vector<const matmul::Kernels*>(found.sets, found.sets + found.count);
+  };
+  const matmul::Kernels* const baseline = sets_up_to("baseline").front();
+  CHECK(sets_up_to("baseline").size() == 1);
+  for (const matmul::Kernels* set : sets_up_to("avx2")) CHECK(set->instruction_set != std::string("AVX-512"));
+  CHECK(sets_up_to("avx2").back() == baseline);
+  CHECK_THROWS_AS(sets_up_to("mmx"), WorkerError);
+  before != nullptr ? setenv("DTRUN_CPU", kept.c_str(), 1) : unsetenv("DTRUN_CPU");
 }
 
 TEST_CASE("an empty matmul does nothing, and what is not finite stays so") {
