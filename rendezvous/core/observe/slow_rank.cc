@@ -10,6 +10,9 @@ namespace {
 constexpr int kNobody = -1;
 // A fact explains a delay if it is at least half as large.
 constexpr double kExplains = 0.5;
+// A rank is slow by itself if the next slowest one needs at most half as much more than the others: where a
+// busy machine slows several, the slowest of them is so by chance.
+constexpr double kByItself = 0.5;
 // Pages that come from a disk, a second: fewer do not slow a rank.
 constexpr double kManyFaults = 50;
 constexpr double kTimesUsualFaults = 10;
@@ -125,10 +128,16 @@ std::optional<Straggler> judge_ranks(const Window& window) {
   const WindowPart& slowest =
       *std::ranges::max_element(window, {}, [&](const WindowPart& part) { return all.excess(part); });
   const Comparison others(window, slowest.rank);
-  const double excess = others.excess(slowest), loss = slowest.step() > 0 ? excess / slowest.step() : 0;
+  // As quick as the median, the rank would save all of them the time until the next slowest one is ready.
+  double next = 0;
+  for (const WindowPart& part : window)
+    if (part.rank != slowest.rank) next = std::max(next, others.excess(part));
+  const double excess = others.excess(slowest), cost = excess - next;
+  const double loss = slowest.step() > 0 ? cost / slowest.step() : 0;
   // The others wait for whoever is late; where processors are shared, all wait for those besides.
   const double waited = others.of_others(&WindowPart::wait_peers) - slowest.wait_peers;
-  if (!(loss >= kStragglerLoss) || waited < kExplains * excess) return std::nullopt;
+  if (!(loss >= kStragglerLoss) || cost < kByItself * excess || waited < kExplains * excess)
+    return std::nullopt;
   std::vector<double> bytes;
   for (const WindowPart& part : window)
     if (part.rank != slowest.rank) bytes.push_back(bytes_per_second(part));

@@ -148,6 +148,20 @@ TEST_CASE("two ranks are compared directly") {
   CHECK_FALSE(judge_ranks(with_late(2, 0, &WindowPart::math, 0.001)).has_value());
 }
 
+TEST_CASE(
+    "of ranks that a busy machine slows alike none is named, and one that is slow by itself costs what it "
+    "costs") {
+  auto window = with_late(4, 0, &WindowPart::math, 0.016);
+  window[2].math += 0.012, window[2].wait_peers -= 0.012;  // both on one core, which others use
+  for (WindowPart& part : window) part.cpu_wait = part.rank % 2 == 0 ? 0.4 : 0.02;
+  CHECK_FALSE(judge_ranks(window).has_value());
+  window[2].math -= 0.008, window[2].wait_peers += 0.008;
+  const auto verdict = judge_ranks(window);
+  REQUIRE(verdict.has_value());
+  CHECK(verdict->verdict.rank == 0);
+  CHECK(verdict->verdict.loss == doctest::Approx((0.016 - 0.004) / 0.038));
+}
+
 TEST_CASE("a rank with more microbatches is not slow, and one of fewer may be") {
   auto window = alike(3);  // 3, 3 and 2 of them
   for (WindowPart& part : window) part.microbatches = 3, part.math = 0.027;
