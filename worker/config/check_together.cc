@@ -127,11 +127,6 @@ void check_together(const JobConfig& config, Faults* faults) {
   }
   if (is_convnet && !faults->at("/model/channels") && model.channels.empty())
     faults->add("/model/channels", "is empty, wanted the channels of at least one convolution");
-  if (train.bf16 && is_convnet) {
-    faults->add("/train/bf16",
-                "true is not available for model \"convnet\", whose kernels compute in fp32 (use \"mlp\" or "
-                "\"gpt2\", or leave it out)");
-  }
   check_schedule(train, faults);
   check_best_model(train, faults);
   if (train.nesterov && !faults->at("/train/optim") && train.optim != OptimizerType::kSgd)

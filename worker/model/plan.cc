@@ -49,7 +49,7 @@ class Planner {
   Planner(const Program& program, int rows, const PlanFor& device)
       : program_(program),
         device_(device),
-        rows_(static_cast<std::size_t>(rows)),
+        rows_(padded(static_cast<std::size_t>(rows))),
         values_(program.values.size()),
         nodes_(static_cast<int>(program.nodes.size())),
         producer_(values_, -1),
@@ -111,6 +111,11 @@ class Planner {
       pieces_[piece].last = std::max(pieces_[piece].last, clock() + (device_.joins_calls ? 1 : 0));
   }
   std::size_t size_of(Value value) const { return rows_ * program_.values[value].size(); }
+  bool grouped() const { return device_.group > 1; }
+  std::size_t padded(std::size_t size) const {
+    const auto group = static_cast<std::size_t>(device_.group);
+    return (size + group - 1) / group * group;
+  }
 
   // ---- forward
 
@@ -149,14 +154,22 @@ class Planner {
   }
 
   void plan_forward() {
-    value_[0] = again_[0] = kSamples;
+    value_[0] = again_[0] = grouped() ? new_piece(size_of(0)) : kSamples;
     for (int n = 0; n < plan_.classifier; ++n) {
       for (const Value in : node(n).in)
         if (in != kNoValue) use(value_[in]);
       value_[node(n).out] = piece_for_output(n, value_);
       aux_[n] = new_aux(n);
-      plan_.forward.push_back({.node = n});
+      if (runs_with_last(n))
+        plan_.forward.back().relu = true;
+      else
+        plan_.forward.push_back({.node = n});
     }
+  }
+  bool runs_with_last(int n) const {
+    if (!grouped() || n == 0 || !std::holds_alternative<Relu>(node(n).op)) return false;
+    const Op& before = node(n - 1).op;
+    return std::holds_alternative<Conv2d>(before) || std::holds_alternative<Linear>(before);
   }
 
   // ---- backward
@@ -210,6 +223,7 @@ class Planner {
     if (device_.whole_logits)
       logits_ =
           new_piece(rows_ * static_cast<std::size_t>(program_.sample.targets) * padded_classes(classes()));
+    if (grouped()) logits_ = new_piece(rows_ * classes());
     if (needs_gradient_[in]) {
       call.in[0] = Into::kWrite;
       gradient_[in] = new_piece(size_of(in));
@@ -223,13 +237,18 @@ class Planner {
     const auto wants = [&](int k) { return at.in[k] != kNoValue && needs_gradient_[at.in[k]]; };
     if (parameters.empty() && !wants(0) && !wants(1)) return;
     Call call{.node = n, .backward = true};
+    const bool behind_pool =
+        grouped() && std::holds_alternative<Relu>(at.op) && std::holds_alternative<MaxPool2d>(node(n + 1).op);
     use(gradient_[at.out]);
     if (backward_reads(at.op, device_).in) use(again_[at.in[0]]);
     if (backward_reads(at.op, device_).out) use(again_[at.out]);
     use(aux_again_[n]);
     for (int k = 0; k < 2; ++k)
       if (wants(k)) call.in[k] = plan_gradient(n, k, call);
-    end_call(call, n);
+    if (behind_pool)
+      plan_.backward.back().relu = true;
+    else
+      end_call(call, n);
   }
 
   Into plan_gradient(int n, int k, const Call& call) {
@@ -300,12 +319,17 @@ class Planner {
   }
   void plan_work_memory() {
     const std::size_t all = rows_ * static_cast<std::size_t>(program_.sample.targets);
-    plan_.logit_rows = std::clamp<std::size_t>(kLogitFloats / classes(), 1, all);
+    plan_.group = device_.group;
+    plan_.logit_rows = grouped() ? all : std::clamp<std::size_t>(kLogitFloats / classes(), 1, all);
     for (const Node& node : program_.nodes) {
+      const auto* const linear = std::get_if<Linear>(&node.op);
+      if (grouped() && linear != nullptr)
+        plan_.columns =
+            std::max(plan_.columns, rows_ * padded(static_cast<std::size_t>(linear->in_features)));
       const ValueShape& out = program_.values[node.out];
       if (std::holds_alternative<Attention>(node.op))
         plan_.scores = std::max(plan_.scores, 2 * kQueryRows * static_cast<std::size_t>(out.rows));
-      if (const auto* conv = std::get_if<Conv2d>(&node.op))
+      if (const auto* conv = std::get_if<Conv2d>(&node.op); conv != nullptr && !grouped())
         plan_.columns = std::max(plan_.columns, static_cast<std::size_t>(conv->in_channels) * conv->kernel *
                                                     conv->kernel * out.row.height * out.row.width);
     }
@@ -339,6 +363,25 @@ class Planner {
 };
 
 }  // namespace
+
+bool fits_groups(const Program& program) {
+  bool images = false;
+  Value value = 0;
+  return std::ranges::all_of(program.nodes, [&](const Node& node) {
+    images = images || std::holds_alternative<Conv2d>(node.op) || std::holds_alternative<MaxPool2d>(node.op);
+    const bool in_line = node.in == std::array{std::exchange(value, node.out), kNoValue};
+    return in_line && std::visit(Overloaded{
+                                     [](const Conv2d&) { return true; },
+                                     [](const MaxPool2d&) { return true; },
+                                     [](const Relu&) { return true; },
+                                     [](const Flatten&) { return true; },
+                                     [](const Linear& l) { return l.bias && !l.in_first; },
+                                     [&](const LogSoftmaxNll&) { return images; },
+                                     [](const auto&) { return false; },
+                                 },
+                                 node.op);
+  });
+}
 
 Plan make_plan(const Program& program, int rows, const PlanFor& device) {
   return Planner(program, rows, device).run();

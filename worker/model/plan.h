@@ -29,6 +29,9 @@ struct Call {
   Into parameters = Into::kNone;
   // For a backward call: the flat gradient from this offset on is final once this call is done.
   std::size_t final_from = SIZE_MAX;
+  // The call does the work of the ReLU behind its node as well, or in backward of the one in front
+  // (PlanFor::group).
+  bool relu = false;
 };
 
 // Offsets into an arena, in elements (floats on the CPU); kNowhere: the value has no memory.
@@ -48,7 +51,15 @@ struct PlanFor {
   bool attention_keeps_sums = false;
   // Two consecutive calls may run as one, so the values that the first reads stay until the second is done.
   bool joins_calls = false;
+  // Samples of which each value lies side by side: [group][value of a sample][sample of the group], the last
+  // group padded. Then the samples lie in the arena too, a ReLU runs with the convolution or the linear layer
+  // in front of it, and its backward with that of the max-pool behind it. 1: one sample lies after the other.
+  // REQUIRES, if more: fits_groups(program).
+  int group = 1;
 };
+
+// Whether the program is a chain of the operations that have kernels for groups of samples.
+bool fits_groups(const Program& program);
 
 // The length of a row of logits that a device reads in vectors: a multiple of 64.
 constexpr std::size_t padded_classes(std::size_t classes) { return (classes + 63) / 64 * 64; }
@@ -65,11 +76,13 @@ struct Plan {
   std::vector<std::size_t> gradient;        // of each value
   std::vector<std::size_t> aux, aux_again;  // of each node: floats besides values that its backward needs
                                             // from forward
-  std::size_t logits = kNowhere;            // PlanFor::whole_logits
+  std::size_t logits = kNowhere;            // with PlanFor::whole_logits, or groups: all of them
   std::size_t arena = 0;                    // elements
   // Beside the arena: as many rows of logits as are in memory at a time, and, in floats, room for attention's
-  // scores of kQueryRows queries and for their gradients, and for the windows of one sample's convolution.
+  // scores of kQueryRows queries and for their gradients, and for the windows of one sample's convolution, or
+  // with groups for the input of a linear layer in rows, each padded to a multiple of the group.
   std::size_t logit_rows = 0, scores = 0, columns = 0;
+  int group = 1;  // PlanFor::group
 };
 
 // Query rows that attention computes at a time: their scores against all keys stay in the cache, and keys

@@ -133,9 +133,9 @@ TEST_CASE("max-pooling is the same in every instruction set") {
   const PoolShape s{3, 7, 8, 3, 4, 2};
   const std::size_t in_size = kGroup * 3 * 7 * 8, out_size = kGroup * 3 * 3 * 4;
   const Buffer in = random_buffer(1, in_size), out_gradient = random_buffer(2, out_size);
-  check_sets_agree(out_size, [&](const Kernels& k, float* to) { k.pool_forward(s, in.data(), false, to); });
+  check_sets_agree(out_size, [&](const Kernels& k, float* to) { k.pool_forward(s, in.data(), to); });
   Buffer out(out_size);
-  kernels().pool_forward(s, in.data(), false, out.data());
+  kernels().pool_forward(s, in.data(), out.data());
   check_sets_agree(in_size, [&](const Kernels& k, float* to) {
     k.pool_backward(s, in.data(), out.data(), out_gradient.data(), true, to);
   });

@@ -17,7 +17,7 @@ TEST_CASE("of equal largest elements the first gets a window's gradient, and of 
     out_gradient.data()[n] = 3.0f;
   }
   for (const bool relu : {true, false}) {
-    kernels().pool_forward(s, in.data(), false, out.data());
+    kernels().pool_forward(s, in.data(), out.data());
     kernels().pool_backward(s, in.data(), out.data(), out_gradient.data(), relu, in_gradient.data());
     for (int n = 0; n < kGroup; ++n) {
       CAPTURE(n);
@@ -35,11 +35,11 @@ TEST_CASE("samples are laid side by side and back; rows that are not there becom
   const auto rows = random_values(1, kGroup * values);
   Buffer group(kGroup * values);
   std::vector<float> back(kGroup * values);
-  kernels().rows_to_group(kGroup, values, rows.data(), false, group.data());
+  kernels().rows_to_group(kGroup, values, rows.data(), group.data());
   CHECK(group.data()[2 * kGroup + 7] == rows[7 * values + 2]);
   kernels().group_to_rows(values, group.data(), back.data());
   CHECK(back == rows);
-  kernels().rows_to_group(3, values, rows.data(), false, group.data());
+  kernels().rows_to_group(3, values, rows.data(), group.data());
   CHECK(group.data()[2 * kGroup + 2] == rows[2 * values + 2]);
   CHECK(group.data()[2 * kGroup + 3] == 0.0f);
 }

@@ -1,6 +1,6 @@
 // The CPU device as the trainer sees it: right, repeatable, and blind to everything but parameters and
 // samples.
-#include "worker/device/cpu/lane.h"
+#include "worker/device/cpu/planned/lane.h"
 
 #include <doctest/doctest.h>
 
@@ -17,7 +17,6 @@
 #include "worker/config/bf16.h"
 #include "worker/device/cpu/onednn/matmul.h"
 #include "worker/device/cpu/planned/generator.h"
-#include "worker/device/cpu/planned/lane.h"
 #include "worker/device/device.h"
 #include "worker/device/lane_team.h"
 
@@ -75,13 +74,7 @@ double distance(const std::vector<float>& gradient, const std::vector<double>& r
   return std::sqrt(difference / length);
 }
 
-std::unique_ptr<Lane> grouped_lane(const Program& program, int rows) {
-  return make_cpu_lane(program, rows, make_grouped_graph(program, rows));
-}
-std::unique_ptr<Lane> planned_lane(const Program& program, int rows) {
-  return make_planned_lane(program, rows, {});
-}
-constexpr std::unique_ptr<Lane> (*kBothWays[])(const Program&, int) = {grouped_lane, planned_lane};
+constexpr PlanFor kGroups{.group = 16}, kRows{};
 
 double largest_error(const Outcome& outcome, const reference::Result& right) {
   double scale = 0, error = 0;
@@ -96,9 +89,10 @@ double largest_error(const Outcome& outcome, const reference::Result& right) {
 
 TEST_CASE("a team whose lanes cannot be made says why, and leaves no thread behind") {
   Program program = convnet_program();
-  program.bf16 = true;
+  program.nodes.pop_back();
   const auto device = make_cpu_device();
-  CHECK_THROWS_WITH_AS(LaneTeam(*device, program, 3, 16), "operations on images have no bf16", WorkerError);
+  CHECK_THROWS_WITH_AS(LaneTeam(*device, program, 3, 16),
+                       "this program cannot be planned: its loss follows no linear layer", WorkerError);
 }
 
 TEST_CASE("a planned lane's loss, hits and gradient are the reference's, at every capacity") {
@@ -132,7 +126,9 @@ TEST_CASE("a planned lane of bf16 is near fp64, and rounds what is multiplied an
     MESSAGE("skipped: " << bf16_refusal());
     return;
   }
-  for (const NamedProgram& named : planned_programs()) {
+  std::vector<NamedProgram> programs = planned_programs();
+  programs.push_back({"convnet", convnet_program({2, 13, 11}, {.type = ModelType::kConvnet})});
+  for (const NamedProgram& named : programs) {
     Program program = named.program;
     program.bf16 = true;
     for (const int capacity : {1, 3, 8}) {
@@ -176,15 +172,14 @@ TEST_CASE("loss, hits and gradient are the reference's for every network and cap
   }
 }
 
-TEST_CASE(
-    "both ways to run a network agree with the reference at capacities that the device gives to the other") {
+TEST_CASE("images in groups and in rows agree with the reference at capacities that get the other layout") {
   for (const NamedProgram& named : test_programs()) {
     const Program& program = named.program;
     CAPTURE(named.name);
     const Problem problem(program, 16);
-    for (const auto make : kBothWays) {
+    for (const PlanFor& layout : {kGroups, kRows}) {
       for (const int rows : {2, 9}) {
-        const auto lane = make(program, rows);
+        const auto lane = make_planned_lane(program, rows, layout, {});
         lane->parameters_changed(problem.parameters.data());
         const Outcome outcome = train(*lane, program, problem.microbatch(rows));
         const auto right = expected(program, problem, rows);
@@ -195,7 +190,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("the device takes the grouped loops from 3 rows on and a plan below, which round differently") {
+TEST_CASE("the device lays images in groups from 3 on and in rows below, which round differently") {
   const Program program = convnet_program();
   for (const int rows : {2, 3}) {
     CAPTURE(rows);
@@ -204,9 +199,10 @@ TEST_CASE("the device takes the grouped loops from 3 rows on and a plan below, w
       lane->parameters_changed(problem.parameters.data());
       return train(*lane, program, problem.microbatch(rows));
     };
-    const Outcome grouped = run(grouped_lane(program, rows)), planned = run(planned_lane(program, rows));
-    REQUIRE_FALSE(grouped == planned);
-    CHECK(train(program, rows, problem, rows) == (rows < 3 ? planned : grouped));
+    const Outcome in_groups = run(make_planned_lane(program, rows, kGroups, {})),
+                  in_rows = run(make_planned_lane(program, rows, kRows, {}));
+    REQUIRE_FALSE(in_groups == in_rows);
+    CHECK(train(program, rows, problem, rows) == (rows < 3 ? in_rows : in_groups));
   }
 }
 

@@ -1,18 +1,19 @@
-#include "worker/device/cpu/loss.h"
-
+// The loss of a row of logits.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "tests/worker/model/programs.h"
+#include "worker/device/cpu/planned/kernels.h"
 
 using namespace dtrun::worker;
 
 namespace {
 
-constexpr int kClasses = 7, kRows = 4, kSamples = 3;
-const std::vector<std::int32_t> kLabels{6, 0, 3, 0};
+constexpr int kClasses = 7, kSamples = 3;
+const std::vector<std::int32_t> kLabels{6, 0, 3};
 
 // transformers' LabelSmoother in fp64, summed over the samples.
 double loss_of(const std::vector<double>& logits, double smoothing) {
@@ -32,13 +33,18 @@ double loss_of(const std::vector<double>& logits, double smoothing) {
 TEST_CASE("a smoothed loss is transformers', and its gradient that of finite differences") {
   for (const float smoothing : {0.0f, 0.1f, 0.5f}) {
     CAPTURE(smoothing);
-    const std::vector<float> logits = random_values(3, kRows * kClasses, 2);
-    const std::vector<double> exact(logits.begin(), logits.end());
-    std::vector<float> gradient(logits.size(), 9.0f);
-    const MicrobatchStats stats =
-        log_softmax_nll(logits, kClasses, kLabels.data(), kSamples, gradient, smoothing);
-    CHECK(stats.loss == doctest::Approx(loss_of(exact, smoothing)).epsilon(1e-5));
-    for (std::size_t i = 0; i < logits.size(); ++i) {
+    std::vector<float> gradient = random_values(3, kSamples * kClasses, 2);  // the logits, until now
+    const std::vector<double> exact(gradient.begin(), gradient.end());
+    double loss = 0;
+    for (int n = 0; n < kSamples; ++n) {
+      std::int32_t largest = -1;
+      loss += planned::kernels().classify(kClasses, kLabels[n], smoothing, true,
+                                          gradient.data() + n * kClasses, &largest);
+      CHECK(exact[n * kClasses + largest] ==
+            *std::max_element(exact.begin() + n * kClasses, exact.begin() + (n + 1) * kClasses));
+    }
+    CHECK(loss == doctest::Approx(loss_of(exact, smoothing)).epsilon(1e-5));
+    for (std::size_t i = 0; i < gradient.size(); ++i) {
       CAPTURE(i);
       std::vector<double> more = exact, less = exact;
       more[i] += 1e-5, less[i] -= 1e-5;
@@ -49,10 +55,9 @@ TEST_CASE("a smoothed loss is transformers', and its gradient that of finite dif
 }
 
 TEST_CASE("one hand-made smoothed loss: two classes, p = 3/4 and 1/4, a tenth smoothed") {
-  const std::vector<float> logits{std::log(3.0f), 0};
-  const std::int32_t label = 0;
-  std::vector<float> gradient(2);
-  const float loss = log_softmax_nll(logits, 2, &label, 1, gradient, 0.1f).loss;
+  std::vector<float> gradient{std::log(3.0f), 0};
+  std::int32_t largest = -1;
+  const float loss = planned::kernels().classify(2, 0, 0.1f, true, gradient.data(), &largest);
   // 0.9 * -log(0.75) + 0.1 * (-log(0.75) - log(0.25)) / 2
   CHECK(loss == doctest::Approx(0.342612688).epsilon(1e-6));
   CHECK(gradient[0] == doctest::Approx(0.75 - 0.95));

@@ -14,7 +14,7 @@ constexpr const char* kFp32 = "cpu, fp32 1";
 }  // namespace
 
 std::string cpu_fingerprint(const Program& program, int capacity) {
-  if (cpu_layout(program, capacity) == CpuLayout::kGrouped && !grouped::kernels().fused)
+  if (plan_for_cpu(program, capacity).group > 1 && !grouped::kernels().fused)
     return "cpu, loops without fused multiply-add";
   if (!program.bf16) return kFp32;
   return std::string(kFp32) + ", " + onednn::version() + " with " + onednn::instruction_set() + ", bf16 by " +

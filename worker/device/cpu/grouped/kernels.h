@@ -51,7 +51,7 @@ struct Kernels {
   void (*conv_backward_weights)(const ConvShape&, int groups, const float* in, const float* out_gradient,
                                 float* weight_gradient, float* bias_gradient);
 
-  void (*pool_forward)(const PoolShape&, const float* in, bool relu, float* out);
+  void (*pool_forward)(const PoolShape&, const float* in, float* out);
   // The first largest element of a window gets its gradient. in_is_relu: none goes to an element <= 0.
   void (*pool_backward)(const PoolShape&, const float* in, const float* out, const float* out_gradient,
                         bool in_is_relu, float* in_gradient);
@@ -60,17 +60,13 @@ struct Kernels {
                          bool relu, float* out);
   void (*linear_backward_data)(const LinearShape&, const float* out_gradient, const float* weight,
                                float* in_gradient);
-  // in_rows: scratch, 64-byte aligned, of groups*kGroup rows of padded_features floats, zero before the first
-  // use.
+  // in_rows: scratch, 64-byte aligned, of groups*kGroup rows of padded_features floats.
   void (*linear_backward_weights)(const LinearShape&, int groups, const float* in, const float* out_gradient,
                                   float* in_rows, float* weight_gradient, float* bias_gradient);
 
-  // gradient = activation > 0 ? gradient : 0, for `values` * kGroup floats.
-  void (*mask_by_relu)(std::size_t values, const float* activation, float* gradient);
-
   // rows: [kGroup][values] <-> columns: [values][kGroup]. Rows beyond `samples` are not read; their columns
   // are 0.
-  void (*rows_to_group)(int samples, std::size_t values, const float* rows, bool relu, float* columns);
+  void (*rows_to_group)(int samples, std::size_t values, const float* rows, float* columns);
   void (*group_to_rows)(std::size_t values, const float* columns, float* rows);
 };
 

@@ -329,7 +329,7 @@ inline Vector larger_or_nan(Vector value, Vector best) {
   return ((value > best) | (value != value)) ? value : best;
 }
 
-void pool_forward(const PoolShape& s, const float* in, bool relu, float* out) {
+void pool_forward(const PoolShape& s, const float* in, float* out) {
   const std::size_t in_row = static_cast<std::size_t>(s.in_width) * kGroup;
   for (int c = 0; c < s.channels; ++c) {
     for (int y = 0; y < s.out_height; ++y) {
@@ -342,7 +342,7 @@ void pool_forward(const PoolShape& s, const float* in, bool relu, float* out) {
           for (int kx = 0; kx < s.kernel; ++kx)
             best = larger_or_nan(load(window + ky * in_row + kx * kGroup), best);
         }
-        store(out, relu ? at_least_zero(best) : best);
+        store(out, best);
       }
     }
   }
@@ -430,13 +430,10 @@ void group_to_rows(std::size_t values, const float* columns, float* rows) {
   }
 }
 
-void rows_to_group(int samples, std::size_t values, const float* rows, bool relu, float* columns) {
+void rows_to_group(int samples, std::size_t values, const float* rows, float* columns) {
   for (std::size_t v = 0; v < values; ++v) {
     for (int n = 0; n < kGroup; ++n) columns[v * kGroup + n] = 0;
-    for (int n = 0; n < samples; ++n) {
-      const float value = rows[n * values + v];
-      columns[v * kGroup + n] = relu && value < 0 ? 0 : value;
-    }
+    for (int n = 0; n < samples; ++n) columns[v * kGroup + n] = rows[n * values + v];
   }
 }
 
@@ -520,11 +517,6 @@ void linear_backward_weights(const LinearShape& s, int groups, const float* in, 
   linear_backward_bias(s, groups, out_gradient, bias_gradient);
 }
 
-void mask_by_relu(std::size_t values, const float* activation, float* gradient) {
-  for (std::size_t i = 0; i < values * kGroup; i += kVector)
-    store(gradient + i, load(activation + i) > zero() ? load(gradient + i) : zero());
-}
-
 constexpr Kernels kKernels = {
     .instruction_set = DTRUN_KERNELS_NAME,
 #ifdef DTRUN_FUSED_MULTIPLY_ADD
@@ -540,7 +532,6 @@ constexpr Kernels kKernels = {
     .linear_forward = linear_forward,
     .linear_backward_data = linear_backward_data,
     .linear_backward_weights = linear_backward_weights,
-    .mask_by_relu = mask_by_relu,
     .rows_to_group = rows_to_group,
     .group_to_rows = group_to_rows,
 };

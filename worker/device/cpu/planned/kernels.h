@@ -73,9 +73,9 @@ struct Kernels {
   void (*softmax_backward)(std::size_t rows, std::size_t width, std::size_t stride, const float* softmax,
                            float scale, float* gradient);
 
-  // For one row of logits: -log softmax(logits)[target], with `smoothing` as in log_softmax_nll
-  // (worker/device/cpu/loss.h). *largest becomes the index of the first largest one. With `gradient` the
-  // logits become the loss' gradient.
+  // For one row of logits: -log softmax(logits)[target], with a smoothing e (1 - e) times that plus e times
+  // the mean over all classes of -log softmax(logits). *largest becomes the index of the first largest one.
+  // With `gradient` the logits become the loss' gradient.
   float (*classify)(std::size_t classes, std::int32_t target, float smoothing, bool gradient, float* logits,
                     std::int32_t* largest);
 

@@ -10,7 +10,9 @@
 #include "worker/base/error.h"
 #include "worker/core/dropout.h"
 #include "worker/device/cpu/onednn/matmul.h"
+#include "worker/device/cpu/planned/group_ops.h"
 #include "worker/device/cpu/planned/kernels.h"
+#include "worker/device/cpu/planned/lane_memory.h"
 #include "worker/device/cpu/planned/matmuls.h"
 #include "worker/device/wrong_data.h"
 #include "worker/model/plan.h"
@@ -21,23 +23,20 @@ namespace {
 using planned::kLeft, planned::kRight, planned::kScores, planned::kScoreGradients;
 
 template <typename Matmuls>
-class PlannedLane final : public Lane {
+class PlannedLane final : public Lane, private planned::LaneMemory {
  public:
-  PlannedLane(const Program& program, int capacity, NodeClock clock)
-      : program_(program),
-        plan_(make_plan(program_, capacity)),
-        arena_(plan_.arena),
-        classifier_(std::get<Linear>(program_.nodes[plan_.classifier].op)),
-        logits_(plan_.logit_rows * classifier_.out_features),
-        scores_(plan_.scores),
-        columns_(plan_.columns),
+  PlannedLane(const Program& program, int capacity, const PlanFor& layout, NodeClock clock)
+      : LaneMemory(program, make_plan(program, capacity, layout)),
+        classifier_(std::get<Linear>(program.nodes[plan().classifier].op)),
+        logits_(plan().logit_rows * classifier_.out_features),
+        scores_(plan().scores),
         clock_(std::move(clock)) {}
 
   Stream& stream() override { return *stream_; }
 
   void parameters_changed(const float* weights) override {
     weights_ = weights;
-    matmuls_.parameters_changed(weights, program_.size);
+    matmuls_.parameters_changed(weights, program().size);
   }
 
   void train(const Microbatch& microbatch, float* out,
@@ -45,12 +44,12 @@ class PlannedLane final : public Lane {
     const MicrobatchStats stats = begin(microbatch, true, out + kStatisticsFloats);
     std::fill_n(out, kStatisticsFloats, 0.0f);
     out[0] = stats.loss, out[1] = stats.correct;
-    out[2] = static_cast<float>(microbatch.samples) * static_cast<float>(program_.sample.targets);
+    out[2] = static_cast<float>(microbatch.samples) * static_cast<float>(program().sample.targets);
     std::size_t next = 0;
-    for (const Call& call : plan_.backward) {
-      if (&call != &plan_.backward.front()) run(call);
+    for (const Call& call : plan().backward) {
+      if (&call != &plan().backward.front()) run(call);
       if (call.final_from == SIZE_MAX) continue;
-      for (; next < program_.buckets.size() && program_.buckets[next].begin >= call.final_from; ++next)
+      for (; next < program().buckets.size() && program().buckets[next].begin >= call.final_from; ++next)
         ready(static_cast<int>(next));
     }
   }
@@ -65,55 +64,41 @@ class PlannedLane final : public Lane {
 
   // Forward, and the classifier with its part of backward if there is a gradient.
   MicrobatchStats begin(const Microbatch& microbatch, bool training, float* gradient) {
-    microbatch_ = &microbatch;
-    samples_ = static_cast<std::size_t>(microbatch.samples);
+    begin_forward(microbatch, weights_, gradient);
     training_ = training;
-    gradient_ = gradient;
-    value_ = &plan_.value, aux_ = &plan_.aux;
-    for (const Call& call : plan_.forward) run(call);
-    value_ = &plan_.value_again, aux_ = &plan_.aux_again;
+    if (grouped()) groups_.load_samples();
+    for (const Call& call : plan().forward) run(call);
+    begin_backward();
     MicrobatchStats stats;
-    const Call& classifier = plan_.backward.front();
+    const Call& classifier = plan().backward.front();
     clock_.time(classifier.node, true, [&] { stats = classify(classifier); });
     return stats;
   }
 
   void run(const Call& call) {
-    const Node& node = program_.nodes[call.node];
-    clock_.time(call.node, call.backward, [&] {
-      std::visit([&](const auto& op) { call.backward ? backward(op, node, call) : forward(op, node); },
-                 node.op);
-    });
+    const Node& node = program().nodes[call.node];
+    clock_.time(call.node, call.backward,
+                [&] { std::visit([&](const auto& op) { run(op, node, call); }, node.op); });
+  }
+  void run(const auto& op, const Node& node, const Call& call) {
+    if constexpr (planned::Grouped<std::decay_t<decltype(op)>>)
+      if (grouped())
+        return call.backward ? groups_.backward(op, node, call) : groups_.forward(op, node, call);
+    call.backward ? backward(op, node, call) : forward(op, node);
   }
 
-  // ---- where things lie
-
-  std::size_t rows(Value value) const { return samples_ * program_.values[value].rows; }
-  std::size_t width(Value value) const { return program_.values[value].row.size(); }
-  std::size_t count(Value value) const { return rows(value) * width(value); }
-  const float* in(Value value) const {
-    const std::size_t offset = (*value_)[value];
-    return offset == kInput ? microbatch_->values : arena_.data() + offset;
-  }
-  float* out(Value value) const { return arena_.data() + (*value_)[value]; }
-  float* gradient(Value value) const { return arena_.data() + plan_.gradient[value]; }
-  float* aux(const Call& call) const { return arena_.data() + (*aux_)[call.node]; }
-  float* aux(const Node& node) const { return arena_.data() + (*aux_)[&node - program_.nodes.data()]; }
-  const float* weight(std::size_t parameter) const {
-    return weights_ + program_.parameters[parameter].offset;
-  }
   // The parameter as matmuls read it.
   const Element* matrix(std::size_t parameter) const {
-    return matmuls_.weight(program_.parameters[parameter].offset);
+    return matmuls_.weight(program().parameters[parameter].offset);
   }
-  float* weight_gradient(std::size_t parameter) const {
-    return gradient_ + program_.parameters[parameter].offset;
+  float* aux(const Node& node) const {
+    return LaneMemory::aux(static_cast<int>(&node - program().nodes.data()));
   }
 
   // ---- operations
 
   planned::Windows windows(const Node& node, int size) const {
-    const SampleShape& in = program_.values[node.in[0]].row;
+    const SampleShape& in = program().values[node.in[0]].row;
     return {in.channels, in.height, in.width, size};
   }
   // A convolution of one sample is a matmul: [out channels, patch] by [patch, positions].
@@ -123,19 +108,19 @@ class PlannedLane final : public Lane {
     std::size_t in, out;  // floats of a sample
   };
   Convolution convolution(const Conv2d& l, const Node& node) const {
-    const SampleShape& out = program_.values[node.out].row;
+    const SampleShape& out = program().values[node.out].row;
     return {.windows = windows(node, l.kernel),
             .channels = l.out_channels,
             .patch = std::int64_t{l.in_channels} * l.kernel * l.kernel,
             .positions = std::int64_t{out.height} * out.width,
-            .in = program_.values[node.in[0]].row.size(),
+            .in = program().values[node.in[0]].row.size(),
             .out = out.size()};
   }
   void forward(const Conv2d& l, const Node& node) {
     const Convolution c = convolution(l, node);
-    for (std::size_t n = 0; n < samples_; ++n) {
+    for (std::size_t n = 0; n < samples(); ++n) {
       float* const to = out(node.out) + n * c.out;
-      k_.im2col(c.windows, in(node.in[0]) + n * c.in, columns_.data());
+      k_.im2col(c.windows, in(node.in[0]) + n * c.in, columns());
       for (std::int64_t o = 0; o < c.channels; ++o)
         std::fill_n(to + o * c.positions, c.positions, weight(l.bias)[o]);
       multiply({.m = c.channels,
@@ -143,7 +128,7 @@ class PlannedLane final : public Lane {
                 .k = c.patch,
                 .a = matrix(l.weight),
                 .a_stride = c.patch,
-                .b = matmuls_.operand(kRight, columns_.data(), c.patch * c.positions),
+                .b = matmuls_.operand(kRight, columns(), c.patch * c.positions),
                 .b_stride = c.positions,
                 .beta = 1,
                 .c = to,
@@ -153,18 +138,18 @@ class PlannedLane final : public Lane {
   void backward(const Conv2d& l, const Node& node, const Call& call) {
     const Convolution c = convolution(l, node);
     if (call.in[0] == Into::kWrite) std::fill_n(gradient(node.in[0]), count(node.in[0]), 0.0f);
-    for (std::size_t n = 0; n < samples_; ++n) {
+    for (std::size_t n = 0; n < samples(); ++n) {
       const float* const d_out = gradient(node.out) + n * c.out;
       const Element* const d = matmuls_.operand(kLeft, d_out, c.out);
       const bool add = n > 0 || call.parameters == Into::kAdd;
-      k_.im2col(c.windows, in(node.in[0]) + n * c.in, columns_.data());
+      k_.im2col(c.windows, in(node.in[0]) + n * c.in, columns());
       multiply({.b_transposed = true,
                 .m = c.channels,
                 .n = c.patch,
                 .k = c.positions,
                 .a = d,
                 .a_stride = c.positions,
-                .b = matmuls_.operand(kRight, columns_.data(), c.patch * c.positions),
+                .b = matmuls_.operand(kRight, columns(), c.patch * c.positions),
                 .b_stride = c.positions,
                 .beta = add ? 1.0f : 0.0f,
                 .c = weight_gradient(l.weight),
@@ -179,20 +164,20 @@ class PlannedLane final : public Lane {
                 .a_stride = c.patch,
                 .b = d,
                 .b_stride = c.positions,
-                .c = columns_.data(),
+                .c = columns(),
                 .c_stride = c.positions});
-      k_.col2im(c.windows, columns_.data(), gradient(node.in[0]) + n * c.in);
+      k_.col2im(c.windows, columns(), gradient(node.in[0]) + n * c.in);
     }
   }
 
   void forward(const MaxPool2d& l, const Node& node) {
-    const std::size_t from = program_.values[node.in[0]].size(), to = program_.values[node.out].size();
-    for (std::size_t n = 0; n < samples_; ++n)
+    const std::size_t from = program().values[node.in[0]].size(), to = program().values[node.out].size();
+    for (std::size_t n = 0; n < samples(); ++n)
       k_.max_pool(windows(node, l.kernel), in(node.in[0]) + n * from, out(node.out) + n * to);
   }
   void backward(const MaxPool2d& l, const Node& node, const Call& call) {
-    const std::size_t from = program_.values[node.in[0]].size(), to = program_.values[node.out].size();
-    for (std::size_t n = 0; n < samples_; ++n)
+    const std::size_t from = program().values[node.in[0]].size(), to = program().values[node.out].size();
+    for (std::size_t n = 0; n < samples(); ++n)
       k_.max_pool_backward(windows(node, l.kernel), in(node.in[0]) + n * from, in(node.out) + n * to,
                            gradient(node.out) + n * to, call.in[0] == Into::kAdd,
                            gradient(node.in[0]) + n * from);
@@ -282,7 +267,7 @@ class PlannedLane final : public Lane {
                   aux(node), out(node.out));
   }
   void backward(const LayerNorm& l, const Node& node, const Call& call) {
-    k_.layer_norm_backward(rows(node.out), l.width, in(node.in[0]), weight(l.weight), aux(call),
+    k_.layer_norm_backward(rows(node.out), l.width, in(node.in[0]), weight(l.weight), aux(node),
                            gradient(node.out), call.in[0] == Into::kAdd,
                            call.in[0] == Into::kNone ? nullptr : gradient(node.in[0]),
                            call.parameters == Into::kAdd, weight_gradient(l.weight), weight_gradient(l.bias));
@@ -291,7 +276,7 @@ class PlannedLane final : public Lane {
   void forward(const Embedding& l, const Node& node) {
     const std::size_t m = rows(node.out);
     for (std::size_t r = 0; r < m; ++r) {
-      const std::int32_t token = microbatch_->tokens[r];
+      const std::int32_t token = microbatch().tokens[r];
       if (token < 0 || token >= l.classes) throw wrong_token(token, l.classes);
       std::copy_n(weight(l.weight) + static_cast<std::size_t>(token) * l.width, l.width,
                   out(node.out) + r * l.width);
@@ -300,24 +285,24 @@ class PlannedLane final : public Lane {
   // Goes through the rows in order, so that each token's sum has a fixed order.
   void backward(const Embedding& l, const Node& node, const Call& call) {
     float* const to = weight_gradient(l.weight);
-    if (call.parameters == Into::kWrite) std::fill_n(to, program_.parameters[l.weight].size, 0.0f);
+    if (call.parameters == Into::kWrite) std::fill_n(to, program().parameters[l.weight].size, 0.0f);
     const std::size_t m = rows(node.out);
     for (std::size_t r = 0; r < m; ++r) {
-      float* const row = to + static_cast<std::size_t>(microbatch_->tokens[r]) * l.width;
+      float* const row = to + static_cast<std::size_t>(microbatch().tokens[r]) * l.width;
       k_.add(l.width, row, gradient(node.out) + r * l.width, row);
     }
   }
 
   void forward(const AddPositions& l, const Node& node) {
-    const std::size_t size = program_.values[node.out].size();
-    for (std::size_t n = 0; n < samples_; ++n)
+    const std::size_t size = program().values[node.out].size();
+    for (std::size_t n = 0; n < samples(); ++n)
       k_.add(size, in(node.in[0]) + n * size, weight(l.weight), out(node.out) + n * size);
   }
   void backward(const AddPositions& l, const Node& node, const Call& call) {
-    const std::size_t size = program_.values[node.out].size();
-    const std::size_t unused = program_.parameters[l.weight].size - size;
+    const std::size_t size = program().values[node.out].size();
+    const std::size_t unused = program().parameters[l.weight].size - size;
     float* const to = weight_gradient(l.weight);
-    k_.sum_rows(samples_, size, gradient(node.out), call.parameters == Into::kAdd, to);
+    k_.sum_rows(samples(), size, gradient(node.out), call.parameters == Into::kAdd, to);
     if (call.parameters == Into::kWrite) std::fill_n(to + size, unused, 0.0f);
     pass_on(node, 0, call.in[0]);
   }
@@ -339,8 +324,8 @@ class PlannedLane final : public Lane {
   }
 
   planned::DropoutStream dropout_words(const Node& node) const {
-    const auto index = static_cast<int>(&node - program_.nodes.data());
-    const RandomStream::Words words = dropout_stream(microbatch_->key, index).words();
+    const auto index = static_cast<int>(&node - program().nodes.data());
+    const RandomStream::Words words = dropout_stream(microbatch().key, index).words();
     return {{words.key[0], words.key[1]}, words.a, words.b, words.use};
   }
   void forward(const Dropout& l, const Node& node) {
@@ -358,8 +343,8 @@ class PlannedLane final : public Lane {
   // Calls each(sample, head, first query row, query rows).
   template <typename Each>
   void each_block(const Attention& l, const Node& node, const Each& each) const {
-    const std::size_t tokens = program_.values[node.out].rows;
-    for (std::size_t n = 0; n < samples_; ++n)
+    const std::size_t tokens = program().values[node.out].rows;
+    for (std::size_t n = 0; n < samples(); ++n)
       for (int head = 0; head < l.heads; ++head)
         for (std::size_t first = 0; first < tokens; first += kQueryRows)
           each(n * tokens, head, first, std::min(kQueryRows, tokens - first));
@@ -431,7 +416,7 @@ class PlannedLane final : public Lane {
     float* const d_qkv = gradient(node.in[0]);
     const Element* const d_out = matmuls_.operand(kRight, gradient(node.out), count(node.out));
     if (call.in[0] == Into::kWrite) std::fill_n(d_qkv, count(node.in[0]), 0.0f);
-    float* const d_scores = scores_.data() + plan_.scores / 2;
+    float* const d_scores = scores_.data() + plan().scores / 2;
     each_block(l, node, [&](std::size_t sample_row, int head, std::size_t first, std::size_t queries) {
       const QueryBlock b = block_of(l, sample_row, head, first, queries);
       attend(b, first, qkv);
@@ -485,63 +470,64 @@ class PlannedLane final : public Lane {
   // ---- the linear layer that makes the logits, and the loss, some rows at a time
 
   MicrobatchStats classify(const Call& call) {
-    const Value x_value = program_.nodes[plan_.classifier].in[0];
-    const std::size_t all = rows(x_value);
-    const float* const x = in(x_value);
+    const Value x = program().nodes[plan().classifier].in[0];
+    const std::size_t all = rows(x), width = classifier_.in_features;
+    const bool into_x = call.in[0] != Into::kNone;
+    Sums sums;
+    for (std::size_t first = 0; first < all; first += plan().logit_rows) {
+      const std::size_t m = std::min(plan().logit_rows, all - first);
+      const float* const some = in(x) + first * width;
+      grouped() ? groups_.logits(classifier_, x, logits_.data())
+                : matmul(classifier_, some, m, logits_.data());
+      add_losses(first, m, sums);
+      if (!wants_gradient()) continue;
+      if (grouped())
+        groups_.backward_of_logits(classifier_, x, logits_.data(), call.in[0]);
+      else
+        backward_of_rows(classifier_, m, some, logits_.data(), first > 0, call.in[0],
+                         into_x ? gradient(x) + first * width : nullptr);
+    }
+    return {.loss = static_cast<float>(sums.loss), .correct = static_cast<float>(sums.correct)};
+  }
+
+  struct Sums {
     double loss = 0;
     int correct = 0;
-    for (std::size_t first = 0; first < all; first += plan_.logit_rows) {
-      const std::size_t m = std::min(plan_.logit_rows, all - first);
-      const float* const some = x + first * classifier_.in_features;
-      matmul(classifier_, some, m, logits_.data());
-      for (std::size_t r = 0; r < m; ++r)
-        loss += classify_row(first + r, logits_.data() + r * classifier_.out_features, correct);
-      if (gradient_ == nullptr) continue;
-      const bool wanted = call.in[0] != Into::kNone;
-      backward_of_rows(classifier_, m, some, logits_.data(), first > 0, call.in[0],
-                       wanted ? gradient(x_value) + first * classifier_.in_features : nullptr);
+  };
+  // Of m rows from `first` on, as far as they are real; their logits become the loss' gradient.
+  void add_losses(std::size_t first, std::size_t m, Sums& sums) const {
+    const int classes = classifier_.out_features;
+    const std::size_t real = static_cast<std::size_t>(microbatch().samples) * program().sample.targets;
+    for (std::size_t row = first; row < std::min(first + m, real); ++row) {
+      const std::int32_t target = microbatch().targets[row];
+      if (target < 0 || target >= classes) throw wrong_target(target, classes);
+      std::int32_t largest = 0;
+      sums.loss += k_.classify(classes, target, program().label_smoothing, wants_gradient(),
+                               logits_.data() + (row - first) * classes, &largest);
+      sums.correct += largest == target;
     }
-    return {.loss = static_cast<float>(loss), .correct = static_cast<float>(correct)};
   }
 
-  double classify_row(std::size_t row, float* logits, int& correct) const {
-    const std::int32_t target = microbatch_->targets[row];
-    if (target < 0 || target >= classifier_.out_features)
-      throw wrong_target(target, classifier_.out_features);
-    std::int32_t largest = 0;
-    const float loss = k_.classify(classifier_.out_features, target, program_.label_smoothing,
-                                   gradient_ != nullptr, logits, &largest);
-    correct += largest == target;
-    return loss;
-  }
-
-  const Program program_;
-  const Plan plan_;
   const planned::Kernels& k_ = planned::kernels();
-  const Buffer arena_;
+  const planned::GroupOps groups_{*this};
   const Linear classifier_;
-  const Buffer logits_;   // [logit rows, classes]
-  const Buffer scores_;   // attention's scores, and their gradients
-  const Buffer columns_;  // of a convolution's sample
+  const Buffer logits_;  // [logit rows, classes]
+  const Buffer scores_;  // attention's scores, and their gradients
   Matmuls matmuls_;
-  const float* weights_ = nullptr;          // flat; the caller's
-  const Microbatch* microbatch_ = nullptr;  // the current one
-  std::size_t samples_ = 0;
+  const float* weights_ = nullptr;  // flat; the caller's
   bool training_ = false;
-  float* gradient_ = nullptr;  // flat; the caller's; null in an evaluation
-  const std::vector<std::size_t>* value_ = nullptr;
-  const std::vector<std::size_t>* aux_ = nullptr;
   const NodeClock clock_;
   const std::unique_ptr<Stream> stream_ = make_cpu_arithmetic()->make_stream();
 };
 
 }  // namespace
 
-std::unique_ptr<Lane> make_planned_lane(const Program& program, int capacity, NodeClock clock) {
+std::unique_ptr<Lane> make_planned_lane(const Program& program, int capacity, const PlanFor& layout,
+                                        NodeClock clock) {
   onednn::use_one_thread();
   if (program.bf16)
-    return std::make_unique<PlannedLane<planned::Bf16Matmuls>>(program, capacity, std::move(clock));
-  return std::make_unique<PlannedLane<planned::Fp32Matmuls>>(program, capacity, std::move(clock));
+    return std::make_unique<PlannedLane<planned::Bf16Matmuls>>(program, capacity, layout, std::move(clock));
+  return std::make_unique<PlannedLane<planned::Fp32Matmuls>>(program, capacity, layout, std::move(clock));
 }
 
 }  // namespace dtrun::worker
