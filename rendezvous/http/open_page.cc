@@ -35,6 +35,7 @@ Result<std::unique_ptr<HttpServer>> open_page(Server& server, const PageOptions&
                                               const HistoryMark& mark) { return server.look(run_id, mark); },
                             .token = token,
                             .metrics = metrics_of_this_process(),
+                            .version = DTRUN_VERSION,
                             .endpoint = options.endpoint,
                             .names = {}}};
   if (!options.address.empty()) http.address = options.address;

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "proto/core/contract.h"
 #include "proto/core/text.h"
 #include "proto/web/dygraphs.h"
 #include "rendezvous/http/access.h"
@@ -143,7 +144,7 @@ class Answering {
 
   // A run id may have slashes. One that is not known is not told from one that may not be seen.
   HttpReply of_run(const std::string& rest) const {
-    for (const std::string& part : {std::string("/series"), std::string("/events"), std::string()}) {
+    for (const std::string part : {"/series", "/events", "/config", ""}) {
       if (!rest.ends_with(part)) continue;
       const std::string run_id = rest.substr(0, rest.size() - part.size());
       if (run_id.empty()) break;
@@ -156,11 +157,26 @@ class Answering {
 
   HttpReply of_view(const RunView& view, const std::string& part) const {
     if (part.empty()) return json_reply(status_json(view.status, site_.endpoint));
+    if (part == "/config") return config_reply(view);
     const ClockPair clock{.now = view.now, .wall_now = wall_now_};
     Json json{{"run_id", view.status.run_id()}, {"since", text_of(view.until)}};
-    if (part == "/series") json["series"] = series_json(view.history, clock);
+    if (part == "/series") {
+      json["series"] = series_json(view.history, clock);
+      json["windows"] = windows_json(view.history, clock);
+      json["life"] = life_json(view.history, clock);
+    }
     if (part == "/events") json["events"] = events_json(view.history, clock);
     return {.type = "application/json", .body = json_line(json)};
+  }
+
+  HttpReply config_reply(const RunView& view) const {
+    Json json{{"run_id", view.status.run_id()},
+              {"version", site_.version},
+              {"protocol", kRendezvousProtocol},
+              {"command", view.command}};
+    const Json config = Json::parse(view.config, nullptr, false);
+    json["config"] = config.is_object() ? config : Json(nullptr);
+    return json_reply(json);
   }
 
   HttpReply stream() const {
@@ -225,8 +241,12 @@ std::string next_events(EventStream* stream, const Site& site, double wall_now) 
   std::string text;
   // A reader of another history has to forget it.
   const bool anew = stream->mark.history != view.until.history;
-  const Json series = series_json(view.history, clock), events = events_json(view.history, clock);
-  if (!series.empty() || anew) text += event_text("point", {{"anew", anew}, {"series", series}}, "");
+  const Json series = series_json(view.history, clock), windows = windows_json(view.history, clock);
+  const Json life = life_json(view.history, clock), events = events_json(view.history, clock);
+  if (anew || !series.empty() || !windows.empty() || !life.empty())
+    text += event_text(
+        "point",
+        {{"anew", anew}, {"series", series}, {"windows", windows}, {"life", life}, {"now", wall_now}}, "");
   if (!events.empty() || anew) text += event_text("event", {{"anew", anew}, {"events", events}}, "");
   stream->mark = view.until;
   // The id comes last: a reader who has it has all before.

@@ -28,6 +28,7 @@ struct Site {
   std::function<std::string(const std::string& run_id)> token;  // that opens the run; empty: none does
   // The answer to Prometheus; `wall_now`: seconds since 1970.
   std::function<std::string(std::span<const v1::RunStatus> runs, double wall_now)> metrics;
+  std::string version;             // of this dtrun
   std::string endpoint;            // of the coordinator, as `dtrun status` says it
   std::vector<std::string> names;  // of this host, in small letters, beside those of loopback
 };

@@ -290,6 +290,10 @@ std::vector<RunView> Coordinator::look(const std::string& run_id, const HistoryM
         .now = steady_now()};
     const bool follows = mark.history == view.until.history;
     if (!run_id.empty()) view.history = history.newer_than(follows ? mark.serial : 0);
+    if (!run_id.empty() && state->settings) {
+      view.config = state->settings->job;
+      view.command = state->settings->command;
+    }
     views.push_back(std::move(view));
   }
   return views;

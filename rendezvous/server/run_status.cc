@@ -1,8 +1,10 @@
 #include "rendezvous/server/run_status.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "proto/wire/training.h"
+#include "rendezvous/core/observe/slow_rank.h"
 #include "rendezvous/wire/convert.h"
 
 namespace dtrun::rendezvous {
@@ -44,7 +46,7 @@ void write(const Member& member, Millis now, v1::MemberStatus* wire) {
 }
 
 // REQUIRES: rank and nproc are set.
-void write_workers(const Heartbeat& report, v1::MemberStatus* wire) {
+void write_workers(const Heartbeat& report, const std::vector<int>& ratios, v1::MemberStatus* wire) {
   for (int local_rank = 0; local_rank < wire->nproc(); ++local_rank) {
     const auto index = static_cast<std::size_t>(local_rank);
     v1::WorkerStatus* worker = wire->add_workers();
@@ -58,6 +60,9 @@ void write_workers(const Heartbeat& report, v1::MemberStatus* wire) {
     if (told.times) to_wire(*told.times, worker->mutable_times());
     if (told.usage) to_wire(*told.usage, worker->mutable_usage());
     if (told.quiet) to_wire(*told.quiet, worker->mutable_quiet());
+    const auto rank = static_cast<std::size_t>(worker->rank());
+    if (rank < ratios.size() && ratios[rank] != kUnknownRatio)
+      worker->set_own_time_ratio(ratios[rank] / 1000.0);
   }
 }
 
@@ -82,7 +87,7 @@ void write_seats(const State& state, Millis now, v1::RunStatus* status) {
     wire->set_state(state_of(seat));
     wire->set_group_rank(rank);
     wire->set_first_rank(node.first_rank);
-    if (member != nullptr) write_workers(member->report, wire);
+    if (member != nullptr) write_workers(member->report, state.stragglers.ratios(), wire);
   }
 }
 

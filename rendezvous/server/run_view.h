@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "proto/rendezvous.pb.h"
 #include "rendezvous/core/observe/history.h"
@@ -22,6 +23,10 @@ struct RunView {
   HistoryMark until;  // of the whole history
   History history;    // newer than asked for
   Millis now = 0;     // by the clock of the history's times
+  // What all its nodes run: the resolved config of the built-in trainer, or the words of a program. Either is
+  // empty.
+  std::string config = {};
+  std::vector<std::string> command = {};
 };
 
 // The page of the coordinator's runs, for RunStatus.page.

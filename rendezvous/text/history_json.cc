@@ -1,5 +1,7 @@
 #include "rendezvous/text/history_json.h"
 
+#include "rendezvous/core/observe/slow_rank.h"
+
 namespace dtrun::rendezvous {
 namespace {
 
@@ -19,14 +21,37 @@ Json series_json(const History& history, const ClockPair& clock) {
   return json;
 }
 
+Json windows_json(const History& history, const ClockPair& clock) {
+  Json json = Json::array();
+  for (const HeatColumn& column : history.columns()) {
+    Json ratios = Json::array();
+    for (const int ratio : column.ratios)
+      ratios.push_back(ratio == kUnknownRatio ? Json(nullptr) : Json(ratio / 1000.0));
+    json.push_back({time_of(column.at, clock), column.generation, std::move(ratios)});
+  }
+  return json;
+}
+
+Json life_json(const History& history, const ClockPair& clock) {
+  Json json = Json::array();
+  for (const LifeSpan& span : history.life().spans())
+    json.push_back(
+        {span.kind != nullptr ? Json(span.kind->name) : Json(nullptr), time_of(span.begin, clock)});
+  return json;
+}
+
 Json events_json(const History& history, const ClockPair& clock) {
   Json json = Json::array();
-  for (const Occurrence& event : history.events())
+  for (const Occurrence& event : history.events()) {
     json.push_back({{"kind", event.kind},
                     {"text", event.text},
                     {"generation", event.generation},
                     {"step", event.step},
                     {"time", time_of(event.at, clock)}});
+    if (event.rank < 0) continue;
+    json.back()["rank"] = event.rank;
+    json.back()["words"] = event.words;
+  }
   return json;
 }
 

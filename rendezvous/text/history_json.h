@@ -18,6 +18,14 @@ struct ClockPair {
 // finite is null.
 nlohmann::ordered_json series_json(const History& history, const ClockPair& clock);
 
+// The ranks beside each other, the oldest window first: arrays of time, generation and, by rank,
+// own_time_ratio or null.
+nlohmann::ordered_json windows_json(const History& history, const ClockPair& clock);
+
+// What the time went to, the oldest first: arrays of a kind of goodput and the time from which on; the kind
+// is null once the run is over.
+nlohmann::ordered_json life_json(const History& history, const ClockPair& clock);
+
 // The oldest first.
 nlohmann::ordered_json events_json(const History& history, const ClockPair& clock);
 

@@ -218,6 +218,7 @@ Json json_of(const rendezvous::v1::WorkerStatus& worker) {
   Json json{{"rank", worker.rank()}, {"pid", worker.pid()}, {"step", worker.step()}};
   if (worker.has_times()) json["times"] = json_of(from_wire(worker.times()));
   if (worker.has_usage()) json["usage"] = json_of(rendezvous::from_wire(worker.usage()));
+  if (worker.has_own_time_ratio()) json["own_time_ratio"] = worker.own_time_ratio();
   if (worker.has_quiet()) json["quiet"] = json_of(rendezvous::from_wire(worker.quiet()));
   return json;
 }

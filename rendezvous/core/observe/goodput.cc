@@ -55,6 +55,22 @@ Goodput with_generation(Goodput spent, const GenerationTime& time, bool trainer)
   return spent;
 }
 
+double Goodput::*kind_of(const GenerationTime& time, std::int64_t best_step, bool trainer) {
+  if (!time.report) return trainer ? &Goodput::loading : &Goodput::training;
+  switch (time.report->phase) {
+    case Progress::Phase::kLoading:
+      return &Goodput::loading;
+    case Progress::Phase::kEvaluating:
+      return &Goodput::evaluating;
+    case Progress::Phase::kSaving:
+      return &Goodput::saving;
+    case Progress::Phase::kTraining:
+      break;
+  }
+  const bool again = time.report->first_step.value_or(-1) >= 0 && time.report->step < best_step;
+  return again ? &Goodput::redone : &Goodput::training;
+}
+
 Goodput within_reason(Goodput goodput) {
   for (const GoodputKind& kind : kGoodputKinds) goodput.*kind.seconds = at_least_0(goodput.*kind.seconds);
   goodput.steps_redone = std::max<std::int64_t>(0, goodput.steps_redone);

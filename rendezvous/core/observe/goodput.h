@@ -22,6 +22,9 @@ struct GenerationTime {
 // before.
 Goodput with_generation(Goodput spent, const GenerationTime& time, bool trainer);
 
+// What it does now. `best_step`: that earlier generations are known to have got to.
+double Goodput::*kind_of(const GenerationTime& time, std::int64_t best_step, bool trainer);
+
 // One that an agent keeps for a coordinator that is restarted: without numbers that cannot be.
 Goodput within_reason(Goodput goodput);
 

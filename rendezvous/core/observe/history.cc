@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "proto/core/text.h"
+
 namespace dtrun::rendezvous {
 
 std::int64_t History::next(Millis now) {
@@ -52,10 +54,32 @@ void History::tell(const char* kind, const std::string& text, std::int64_t gener
   note_event(kind, text, step_, now);
 }
 
-void History::note_event(const char* kind, const std::string& text, std::int64_t step, Millis now) {
+void History::tell_failure(const std::string& text, const WorkerOutcome* first, std::int64_t generation,
+                           Millis now) {
+  tell("failure", text, generation, now);
+  if (first == nullptr) return;
+  Occurrence& failure = events_.back();
+  failure.rank = first->rank;
+  std::vector<std::string> words = first->stderr_tail;
+  if (!first->error.empty()) words.insert(words.begin(), first->error);
+  failure.words = shortened(join(words, "\n"), kMostWords);
+}
+
+void History::add_column(const std::vector<int>& ratios, std::int64_t generation, Millis now) {
+  columns_.push_back({.serial = next(now), .at = now, .generation = generation, .ratios = ratios});
+  const std::size_t most = kMostRatios / std::max<std::size_t>(1, ratios.size());
+  while (columns_.size() > std::clamp<std::size_t>(most, 1, kMostColumns)) columns_.pop_front();
+}
+
+void History::spend(const GoodputKind* kind, Millis now) {
+  if (life_.note(kind, now)) life_serial_ = next(now);
+}
+
+Occurrence& History::note_event(const char* kind, const std::string& text, std::int64_t step, Millis now) {
   events_.push_back(
       {.serial = next(now), .at = now, .kind = kind, .text = text, .generation = generation_, .step = step});
   if (events_.size() > kMostEvents) events_.pop_front();
+  return events_.back();
 }
 
 History History::newer_than(std::int64_t serial) const {
@@ -63,14 +87,17 @@ History History::newer_than(std::int64_t serial) const {
   newer.serial_ = serial_;
   newer.began_ = began_;
   for (std::size_t i = 0; i < kCurves; ++i) newer.curves_[i] = curves_[i].newer_than(serial);
-  std::ranges::copy_if(events_, std::back_inserter(newer.events_),
-                       [serial](const Occurrence& event) { return event.serial > serial; });
+  const auto is_newer = [serial](const auto& one) { return one.serial > serial; };
+  std::ranges::copy_if(events_, std::back_inserter(newer.events_), is_newer);
+  std::ranges::copy_if(columns_, std::back_inserter(newer.columns_), is_newer);
+  if (life_serial_ > serial) newer.life_ = life_;
   return newer;
 }
 
 std::size_t History::points() const {
-  std::size_t count = 0;
+  std::size_t count = life_.spans().size() * sizeof(LifeSpan) / sizeof(Point);
   for (const Series& curve : curves_) count += curve.points().size();
+  for (const HeatColumn& column : columns_) count += column.ratios.size() * sizeof(int) / sizeof(Point) + 1;
   return count;
 }
 

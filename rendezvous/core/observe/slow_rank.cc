@@ -149,4 +149,16 @@ std::optional<Straggler> judge_ranks(const Window& window) {
                     .loss = std::min(1.0, loss)}};
 }
 
+std::vector<int> ratios_to_usual(const Window& window) {
+  constexpr double kMost = 1000;
+  const Comparison all(window, kNobody);
+  std::vector<int> ratios;
+  for (const WindowPart& part : window) {
+    const double usual = all.usual_math(part) + all.usual_data(part) + all.usual_other();
+    const double ratio = std::clamp(1 + all.excess(part) / usual, 0.0, kMost);
+    ratios.push_back(usual > 0 ? static_cast<int>(std::lround(1000 * ratio)) : kUnknownRatio);
+  }
+  return ratios;
+}
+
 }  // namespace dtrun::rendezvous

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "rendezvous/core/observe/window.h"
 
@@ -13,5 +14,10 @@ namespace dtrun::rendezvous {
 
 // The rank that all others wait for; nothing if none stands out.
 std::optional<Straggler> judge_ranks(const Window& window);
+
+// Each rank's own time by what is usual for its part of the work, in thousandths: 1400 for one that needs 1.4
+// times as long. kUnknownRatio where nothing is usual.
+inline constexpr int kUnknownRatio = -1;
+std::vector<int> ratios_to_usual(const Window& window);
 
 }  // namespace dtrun::rendezvous

@@ -71,6 +71,8 @@ std::optional<Verdict> StragglerWatch::take(int rank, int world, const WorkerRep
   if (through_ < world || now - window_began_ < kWindow) return std::nullopt;
   const Window window = close_window(host_of);
   window_began_ = now;
+  ratios_ = ratios_to_usual(window);
+  ++windows_;
   std::optional<Straggler> leader = judge_ranks(window);
   return conclude(leader ? std::move(leader) : judge_network(window), host_of);
 }

@@ -38,6 +38,9 @@ class StragglerWatch {
 
   // As it stands, with the numbers of the newest window that its rank led; none while no rank stands out.
   const std::optional<Verdict>& verdict() const { return verdict_; }
+  // Of the newest window, by rank: ratios_to_usual(). Empty before the first.
+  const std::vector<int>& ratios() const { return ratios_; }
+  std::int64_t windows() const { return windows_; }  // so far
 
  private:
   struct Sample {
@@ -58,8 +61,10 @@ class StragglerWatch {
   int through_ = 0;
   Millis window_began_ = 0;
   std::deque<std::string> leaders_;  // of the newest windows; empty: none
-  std::string newest_cause_;         // of the newest window's leader
-  std::string who_;                  // that verdict_ names
+  std::vector<int> ratios_;
+  std::int64_t windows_ = 0;
+  std::string newest_cause_;  // of the newest window's leader
+  std::string who_;           // that verdict_ names
   std::optional<Verdict> verdict_;
 };
 

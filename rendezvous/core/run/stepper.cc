@@ -23,14 +23,16 @@ namespace {
 
 double seconds(Millis time) { return static_cast<double>(time) / 1000; }
 
+using Seconds = double Goodput::*;
+
 // REQUIRES: the run has a member's settings, is not over, and no generation runs.
-double& kind_of(const State& state, Goodput& spent) {
+Seconds kind_of(const State& state) {
   if (state.phase == Phase::kStopping) {
     const Cause cause = state.current.cause;
-    return cause == Cause::kNewcomer || cause == Cause::kWorkersBack ? spent.rendezvous : spent.down;
+    return cause == Cause::kNewcomer || cause == Cause::kWorkersBack ? &Goodput::rendezvous : &Goodput::down;
   }
-  if (state.deadlines.restart != kNever) return spent.down;
-  return state.members.size() < state.settings->min_nodes ? spent.waiting : spent.rendezvous;
+  if (state.deadlines.restart != kNever) return &Goodput::down;
+  return state.members.size() < state.settings->min_nodes ? &Goodput::waiting : &Goodput::rendezvous;
 }
 
 // Charges the time since state.charged_until to one of the two.
@@ -40,7 +42,17 @@ void charge(const State& state, Millis now, Goodput& spent, GenerationTime& gene
   if (state.phase == Phase::kRunning)
     generation.ran += passed;
   else
-    kind_of(state, spent) += seconds(passed);
+    spent.*kind_of(state) += seconds(passed);
+}
+
+// Null once the run is over.
+const GoodputKind* kind_now(const State& state) {
+  if (state.phase == Phase::kOver) return nullptr;
+  const bool trainer = state.settings->command.empty();
+  const Seconds now = state.phase == Phase::kRunning
+                          ? kind_of(state.current.time, state.spent.best_step, trainer)
+                          : kind_of(state);
+  return &*std::ranges::find(kGoodputKinds, now, &GoodputKind::seconds);
 }
 
 constexpr std::size_t kLongestHost = 100;  // in a text for people
@@ -119,7 +131,10 @@ void Stepper::compare_workers(const Heartbeat& heartbeat) {
                                           : printable_line(shortened(node->host, kLongestHost));
   };
   for (const WorkerReport& report : heartbeat.workers) {
+    const std::int64_t windows = s_.stragglers.windows();
     const auto news = s_.stragglers.take(report.rank, membership.world_size, report, turn_.now(), host_of);
+    if (s_.stragglers.windows() > windows)
+      s_.history.add_column(s_.stragglers.ratios(), s_.generation, turn_.now());
     if (!news) continue;
     if (!news->text.empty()) s_.verdict = news;
     s_.history.tell("straggler", news->text, s_.generation, turn_.now());
@@ -157,8 +172,9 @@ void Stepper::advance() {
   gathering_.announce();
 }
 
-// The run's own events: each phase and generation that it enters.
+// What the time goes to, and the run's own events: each phase and generation that it enters.
 void Stepper::record() {
+  if (s_.settings) s_.history.spend(kind_now(s_), turn_.now());
   const std::pair stands{s_.phase, s_.generation};
   if (stands == s_.recorded) return;
   s_.recorded = stands;
@@ -166,8 +182,11 @@ void Stepper::record() {
   const bool failed = current.cause == Cause::kFailure || current.cause == Cause::kLoss;
   if (s_.phase == Phase::kRunning)
     s_.history.tell("generation", current.membership->reason, s_.generation, turn_.now());
-  if (s_.phase == Phase::kStopping)
-    s_.history.tell(failed ? "failure" : "stopping", current.why, s_.generation, turn_.now());
+  if (s_.phase == Phase::kStopping && failed)
+    s_.history.tell_failure(current.why, current.failures.first(current.cause == Cause::kLoss), s_.generation,
+                            turn_.now());
+  else if (s_.phase == Phase::kStopping)
+    s_.history.tell("stopping", current.why, s_.generation, turn_.now());
   if (s_.phase == Phase::kOver) s_.history.tell("over", s_.result->reason, s_.generation, turn_.now());
 }
 

@@ -46,6 +46,7 @@ struct Coordinator {
             .token = [](const std::string& run_id) { return "token of " + run_id; },
             .metrics = [this](std::span<const v1::RunStatus> runs,
                               double wall_now) { return metrics.text(runs, {}, wall_now, "0.1.0"); },
+            .version = "0.1.0",
             .endpoint = "node1:29400",
             .names = {}};
   }
@@ -174,6 +175,51 @@ TEST_CASE("a reader gets what it lacks of the curves and events, with the times 
     CHECK(Json::parse(
               get(coordinator, std::string("/api/v1/runs/job7/series") + strange).body)["series"]["loss"]
               .size() == 2);
+}
+
+TEST_CASE("the ranks beside each other and the life are with the curves, each told once") {
+  Coordinator coordinator;
+  History& history = coordinator.views[0].history;
+  history.spend(&kGoodputKinds[2], 10000);
+  history.add_column({980, 1400, -1}, 3, 30000);
+  history.spend(nullptr, 40000);
+  const Json first = Json::parse(get(coordinator, "/api/v1/runs/job7/series").body);
+  CHECK(first["windows"] == Json({{kWall - 30, 3, {0.98, 1.4, nullptr}}}));
+  CHECK(first["life"] == Json({{"loading", kWall - 50}, {nullptr, kWall - 20}}));
+  const Json later = Json::parse(
+      get(coordinator, "/api/v1/runs/job7/series?since=" + first["since"].get<std::string>()).body);
+  CHECK(later["windows"].empty());
+  CHECK(later["life"].empty());
+}
+
+TEST_CASE("the config is told as it was resolved, of a program its words; garbage is none") {
+  Coordinator coordinator;
+  coordinator.views[0].config = R"({"train":{"learning_rate":0.05}})";
+  const Json told = Json::parse(get(coordinator, "/api/v1/runs/job7/config").body);
+  CHECK(told["config"]["train"]["learning_rate"] == 0.05);
+  CHECK(told["version"] == "0.1.0");
+  CHECK(told["command"].empty());
+  coordinator.views[0].config = "{\"a";
+  coordinator.views[0].command = {"train.py", "--lr", "1"};
+  const Json other = Json::parse(get(coordinator, "/api/v1/runs/job7/config").body);
+  CHECK(other["config"].is_null());
+  CHECK(other["command"] == Json({"train.py", "--lr", "1"}));
+  CHECK(get(coordinator, "/api/v1/runs/job7/config", false).status == 403);
+}
+
+TEST_CASE("the last words of a worker that failed are with its event") {
+  Coordinator coordinator;
+  History& history = coordinator.views[0].history;
+  WorkerOutcome first;
+  first.rank = 2;
+  first.stderr_tail = {"a", "b"};
+  first.error = "no such file";
+  history.tell_failure("rank 2 failed", &first, 1, 10000);
+  history.tell_failure("node1 was lost", nullptr, 1, 20000);
+  const Json events = Json::parse(get(coordinator, "/api/v1/runs/job7/events").body)["events"];
+  CHECK(events[0]["rank"] == 2);
+  CHECK(events[0]["words"] == "no such file\na\nb");
+  CHECK_FALSE(events[1].contains("rank"));
 }
 
 TEST_CASE("a stream begins with all there is, then has what is new, and goes on after a break") {

@@ -79,6 +79,12 @@ TEST_CASE(
   }
   CHECK(heard == 2);
   REQUIRE(status_of(state, 20000).has_verdict());
+  CHECK(status_of(state, 20000).members(0).workers(0).own_time_ratio() == doctest::Approx(0.667));
+  CHECK(status_of(state, 20000).members(1).workers(0).own_time_ratio() == doctest::Approx(1.333));
+  CHECK(state.history.columns().back().ratios == std::vector<int>{667, 1333});
+  REQUIRE(state.history.life().spans().size() == 2);
+  CHECK(state.history.life().spans()[0].kind->name == std::string("waiting"));
+  CHECK(state.history.life().spans()[1].kind->name == std::string("loading"));
   CHECK(status_of(state, 20000).verdict().rank() == 1);
   CHECK(status_of(state, 20000).verdict().text() ==
         "rank 1 on b slows the run by 50 %: the same work takes its processor 2.0 times as long");

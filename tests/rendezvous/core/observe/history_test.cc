@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 namespace dtrun::rendezvous {
 namespace {
 
@@ -91,6 +93,56 @@ TEST_CASE("points and events are numbered together, so a reader asks for what it
   CHECK(newer.events()[0].step == 10);  // as far as training was known to be
   CHECK(newer.events()[0].generation == 1);
   CHECK(newer.serial() == history.serial());
+}
+
+TEST_CASE("windows of many ranks are fewer, and the words of a failure are cut") {
+  History history;
+  for (int i = 0; i < 200; ++i) history.add_column({1000, 1400}, 1, i);
+  CHECK(history.columns().size() == History::kMostColumns);
+  CHECK(history.columns().back().at == 199);
+  for (int i = 0; i < 20; ++i) history.add_column(std::vector<int>(50000, 1000), 1, i);
+  CHECK(history.columns().size() == 2);
+  history.add_column(std::vector<int>(1'000'000, 1000), 1, 0);
+  CHECK(history.columns().size() == 1);
+  WorkerOutcome first;
+  first.stderr_tail.assign(20, std::string(10000, 'x'));
+  history.tell_failure("rank 0 failed", &first, 1, 0);
+  CHECK(history.events().back().words.size() == History::kMostWords);
+}
+
+TEST_CASE("the life of a run is told anew whenever it changes, and only then") {
+  History history;
+  const auto *loading = &kGoodputKinds[2], *training = &kGoodputKinds[0];
+  history.spend(loading, 100);
+  history.spend(loading, 200);
+  history.spend(training, 300);
+  const std::int64_t known = history.serial();
+  history.spend(training, 400);
+  CHECK(history.newer_than(known).life().spans().empty());
+  history.spend(nullptr, 500);
+  CHECK(history.newer_than(known).life().spans() ==
+        std::vector<LifeSpan>{{loading, 100}, {training, 300}, {nullptr, 500}});
+}
+
+TEST_CASE("a long life keeps its long spans, its begin and its end, in fixed memory") {
+  Life life;
+  const auto *loading = &kGoodputKinds[2], *training = &kGoodputKinds[0], *evaluating = &kGoodputKinds[3];
+  life.note(loading, 0);
+  Millis now = 1000;
+  for (int round = 0; round < 5000; ++round) {
+    life.note(training, now);
+    if (round == 700) life.note(&kGoodputKinds[7], now + 500), now += 90000;
+    life.note(evaluating, now + 1000);
+    now += 1010;
+  }
+  CHECK(life.spans().size() <= Life::kMost);
+  CHECK(life.spans().front() == LifeSpan{loading, 0});
+  CHECK(life.spans().back().kind == evaluating);
+  CHECK(std::ranges::count(life.spans(), &kGoodputKinds[7], &LifeSpan::kind) == 1);
+  for (std::size_t i = 1; i < life.spans().size(); ++i) {
+    CHECK(life.spans()[i - 1].kind != life.spans()[i].kind);
+    CHECK(life.spans()[i - 1].begin < life.spans()[i].begin);
+  }
 }
 
 TEST_CASE("events are few, the newest") {

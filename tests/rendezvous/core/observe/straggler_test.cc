@@ -99,6 +99,22 @@ TEST_CASE("ranks that are alike are not named") {
   CHECK_FALSE(judge_ranks({}).has_value());
 }
 
+TEST_CASE("each rank's own time is told by what is usual for its work, or not at all") {
+  using Ratios = std::vector<int>;
+  CHECK(ratios_to_usual(alike(3)) == Ratios{1000, 1000, 1000});
+  Window window = kSharedCores(4, 1);
+  CHECK(ratios_to_usual(window) == Ratios{1000, 1750, 1000, 1000});
+  window[1].microbatches = 8;  // it has twice the work: 39 ms are usual for that
+  CHECK(ratios_to_usual(window)[1] == 897);
+  CHECK(ratios_to_usual({{}, {}}) == Ratios{kUnknownRatio, kUnknownRatio});
+  Job job(2);
+  job.run(1, alike(2));
+  CHECK(job.watch.ratios().empty());
+  job.run(9, alike(2));
+  CHECK(job.watch.ratios() == Ratios{1000, 1000});
+  CHECK(job.watch.windows() > 2);
+}
+
 TEST_CASE("the cause is the part with most of the excess, and the kernel's facts that explain it") {
   auto expect = [](const Window& window, const char* cause, const char* text) {
     const auto verdict = judge_ranks(window);

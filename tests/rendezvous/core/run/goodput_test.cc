@@ -43,6 +43,14 @@ class Run {
          now);
   }
   Goodput spent() const { return goodput_of(state, now); }
+  // "5000 waiting, 8000 training": what it did from when on.
+  std::string life() const {
+    std::string text;
+    for (const LifeSpan& span : state.history.life().spans())
+      text += (text.empty() ? "" : ", ") + std::to_string(span.begin) + " " +
+              (span.kind != nullptr ? span.kind->name : "over");
+    return text;
+  }
 
   int min_nodes = 1, max_nodes = 1;
   std::vector<std::string> command = {};
@@ -97,6 +105,8 @@ TEST_CASE("a failure costs what comes until the next generation, and the steps t
   CHECK(
       run.spent() ==
       Goodput{.training = 12, .redone = 2, .loading = 1, .down = 0.5, .steps_redone = 20, .best_step = 140});
+  CHECK(run.life() ==
+        "5000 loading, 15000 training, 15000 down, 15500 loading, 17500 redone, 20500 training");
   // One that dies before it is where the first had been, and one that goes further: each step counts each
   // time.
   run.fails(1);
@@ -134,6 +144,9 @@ TEST_CASE("the wait for nodes, the last call and a back-off are told apart") {
   run.now += 250;
   for (int node : {1, 2}) run.happens(node, Stopped{});
   CHECK(run.spent() == Goodput{.rendezvous = 5.25, .waiting = 3, .down = 1});
+  CHECK(run.life() ==
+        "5000 waiting, 8000 rendezvous, 13000 loading, 13000 down, 13000 loading, 13000 down, 14000 loading, "
+        "14000 rendezvous, 14250 loading");
 }
 
 TEST_CASE("the time of a program that reports nothing is its workers', and ends with the run") {
@@ -144,6 +157,7 @@ TEST_CASE("the time of a program that reports nothing is its workers', and ends 
   run.happens(1, Finished{});
   REQUIRE(run.state.result != nullptr);
   CHECK(run.state.result->goodput == Goodput{.training = 4});
+  CHECK(run.life() == "5000 training, 9000 over");
   run.now += 60000;
   CHECK(run.spent() == Goodput{.training = 4});
 }
