@@ -11,19 +11,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct ToJson {
-  Json operator()(const ChoiceRef& field) const { return field.get() ? Json(*field.get()) : Json(); }
-  Json operator()(const ResumeFrom* field) const { return field->text; }
-  template <typename T>
-  Json operator()(const T* field) const {
-    return *field;
-  }
-  template <typename T>
-  Json operator()(const std::optional<T>* field) const {
-    return *field ? Json(**field) : Json();
-  }
-};
-
 // Pointer and value of each entry of a text, in its order; the whole text under "" if it is not JSON.
 Json flattened(const std::string& text) {
   Result<StrictJson> parsed = parse_strict_json(text);
@@ -61,7 +48,7 @@ std::string to_canonical_json(const JobConfig& config) {
   for (const Option& option : config_options()) {
     const std::string group(group_of(option));
     if (group == "launch" || !applies(option, config)) continue;
-    Json value = std::visit(ToJson(), option.field(copy));
+    Json value = json_of(option.field(copy));
     if (!value.is_null()) root[Json::json_pointer(std::string(option.pointer))] = std::move(value);
   }
   return root.dump(2) + "\n";

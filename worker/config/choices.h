@@ -28,9 +28,10 @@ enum class DeviceType : std::uint8_t { kAuto, kCpu, kCuda };
 template <>
 inline constexpr auto kNamesOf<DeviceType> = std::to_array<std::string_view>({"auto", "cpu", "cuda"});
 
-enum class ModelType : std::uint8_t { kConvnet, kMlp, kGpt2 };
+enum class ModelType : std::uint8_t { kConvnet, kMlp, kGpt2, kLayers };
 template <>
-inline constexpr auto kNamesOf<ModelType> = std::to_array<std::string_view>({"convnet", "mlp", "gpt2"});
+inline constexpr auto kNamesOf<ModelType> = std::to_array<std::string_view>({"convnet", "mlp", "gpt2",
+                                                                             "layers"});
 
 enum class ActivationType : std::uint8_t { kRelu, kGelu };
 template <>

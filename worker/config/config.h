@@ -14,12 +14,14 @@
 
 #include "proto/core/status.h"
 #include "worker/config/choices.h"
+#include "worker/config/layer.h"
 
 namespace dtrun::worker {
 
 // Fields that a type does not have keep these defaults.
 struct ModelConfig {
   ModelType type = ModelType::kConvnet;
+  std::vector<Layer> layers = {};                     // layers
   std::vector<int> channels{20, 20};                  // convnet: output channels of each convolution
   int kernel_size = 5;                                // convnet
   std::vector<int> hidden_sizes{512, 512};            // mlp

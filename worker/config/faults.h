@@ -18,16 +18,14 @@ class Faults {
  public:
   explicit Faults(const std::string& source) : source_(source) {}
 
-  // Attributes later faults at this pointer to the override.
+  // Attributes later faults at this pointer or below it to the override.
   void blame(const std::string& pointer, const std::string& override_text) {
     blamed_[pointer] = override_text;
   }
 
   void add(const std::string& pointer, const std::string& text) {
     faulty_.insert(pointer);
-    const auto blamed = blamed_.find(pointer);
-    const std::string where = blamed == blamed_.end() ? source_ : "override " + printable(blamed->second);
-    add_line(where + ": " + printable(pointer) + ": " + text);
+    add_line(where(pointer) + ": " + printable(pointer) + ": " + text);
   }
   void add_line(std::string line) { lines_.push_back(std::move(line)); }
 
@@ -47,6 +45,13 @@ class Faults {
 
  private:
   static constexpr std::size_t kMostFaults = 20;  // shown
+
+  std::string where(std::string pointer) const {
+    for (; !pointer.empty(); pointer.resize(pointer.rfind('/')))
+      if (const auto blamed = blamed_.find(pointer); blamed != blamed_.end())
+        return "override " + printable(blamed->second);
+    return source_;
+  }
 
   std::string source_;
   std::map<std::string, std::string> blamed_;

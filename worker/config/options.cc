@@ -1,28 +1,19 @@
 #include "worker/config/options.h"
 
 #include <algorithm>
-#include <type_traits>
 
 namespace dtrun::worker {
 
 namespace {
 
-template <typename Field>
-FieldRef ref(Field* field) {
-  if constexpr (std::is_constructible_v<ChoiceRef, Field*>)
-    return ChoiceRef(field);
-  else
-    return field;
-}
-
 template <auto Member>
 FieldRef top(JobConfig& config) {
-  return ref(&(config.*Member));
+  return field_ref(&(config.*Member));
 }
 
 template <auto Group, auto Member>
 FieldRef in(JobConfig& config) {
-  return ref(&(config.*Group.*Member));
+  return field_ref(&(config.*Group.*Member));
 }
 
 constexpr auto kModel = &JobConfig::model;
@@ -33,7 +24,7 @@ constexpr auto kLaunch = &JobConfig::launch;
 
 template <auto Member>
 FieldRef in_kwargs(JobConfig& config) {
-  return ref(&(config.train.lr_scheduler_kwargs.*Member));
+  return field_ref(&(config.train.lr_scheduler_kwargs.*Member));
 }
 
 // Bounds above those of any real job, which keep products of two options within 64 bits.
@@ -92,9 +83,16 @@ const std::vector<Option>& table() {
 
       {.pointer = "/model/type",
        .field = in<kModel, &ModelConfig::type>,
-       .description = "The model. convnet: convolutions and two linear layers, for images. mlp: linear "
-                      "layers, for values of any shape. gpt2: a transformer, for tokens.",
+       .description =
+           "The model. convnet: convolutions and two linear layers, for images. mlp: linear "
+           "layers, for values of any shape. gpt2: a transformer, for tokens. layers: your own, as a list.",
        .required = true},
+      {.pointer = "/model/layers",
+       .field = in<kModel, &ModelConfig::layers>,
+       .description = "The layers, in order, as PyTorch's modules with their arguments: {\"Conv2d\": "
+                      "{\"out_channels\": 20, \"kernel_size\": 5}}, \"ReLU\". docs/model.md has them all.",
+       .required = true,
+       .of = {"layers"}},
       {.pointer = "/model/channels",
        .field = in<kModel, &ModelConfig::channels>,
        .description = "Output channels of each convolution; one convolution per entry, each followed by ReLU "

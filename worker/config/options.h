@@ -2,39 +2,16 @@
 // A new option is one entry here, beside its field in config.h.
 #pragma once
 
-#include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "worker/config/config.h"
+#include "worker/config/field.h"
 
 namespace dtrun::worker {
-
-// Optional fields that are not given are left out of the canonical text.
-using FieldRef =
-    std::variant<std::string*, std::optional<std::string>*, int*, std::optional<int>*, std::int64_t*,
-                 std::optional<std::int64_t>*, std::uint64_t*, double*, std::optional<double>*, bool*,
-                 std::optional<bool>*, std::vector<int>*, ChoiceRef, ResumeFrom*>;
-
-// The allowed numbers: min to max. With min_open or max_open the bound itself is not allowed.
-struct Range {
-  double min = -std::numeric_limits<double>::infinity();
-  double max = std::numeric_limits<double>::infinity();
-  bool min_open = false, max_open = false;
-  bool not_zero = false;
-};
-
-// The allowed spelling of a string, in three equal forms: for the parser, for people, and as a regular
-// expression for the schema.
-struct Spelling {
-  bool (*accepts)(std::string_view) = nullptr;
-  std::string_view allowed;
-  std::string_view pattern;
-};
 
 struct Option {
   std::string_view pointer;  // "/train/seed"; one to three tokens
@@ -47,6 +24,10 @@ struct Option {
   bool list_too = false;     // a choice that also takes a list of one, as transformers writes it
   Range range = {};          // numbers
   Spelling spelling = {};
+
+  Rule rule() const {
+    return {.integer_too = integer_too, .list_too = list_too, .range = range, .spelling = spelling};
+  }
 };
 
 std::span<const Option> config_options();
@@ -78,11 +59,7 @@ std::string default_text(const Option& option);
 // not give it.
 std::optional<std::string> launch_value(const Option& option, JobConfig& config);
 
-// "a" or "b", in quotes.
-std::string quoted_list(std::span<const std::string_view> choices);
-
-// The values that the option takes, for messages: "1 to 1000000", "\"sgd\" or \"adamw\"". Empty: anything of
-// its type.
+// Of its field, for messages.
 std::string allowed_values(const Option& option);
 
 }  // namespace dtrun::worker

@@ -1,8 +1,5 @@
 // From text and overrides to a JobConfig. Faults are collected, so that one run shows them all.
 #include <algorithm>
-#include <cctype>
-#include <cmath>
-#include <cstdlib>
 #include <map>
 #include <set>
 
@@ -100,11 +97,6 @@ constexpr Hint kHints[] = {
     {"save_on_each_node", "leave it out: a node that does not share rank 0's disk keeps checkpoints too"},
 };
 
-std::string allowed_note(const Option& option) {
-  const std::string allowed = allowed_values(option);
-  return allowed.empty() ? "" : " (allowed: " + allowed + ")";
-}
-
 std::string pointer_to(std::string_view group) { return group.empty() ? "" : "/" + std::string(group); }
 
 // The names in a group ("" for the top level): its options, and the groups in it.
@@ -149,138 +141,6 @@ const Option* find_option(std::string_view pointer) {
   }
   return nullptr;
 }
-
-// ---- one value into one field; the return value is the fault, or empty.
-
-std::string wrong_type(const Json& value, std::string_view wanted, const Option& option) {
-  std::string found = shown(value);
-  if (!value.is_null()) found += " (" + std::string(type_name(value)) + ")";
-  return "found " + found + ", wanted " + std::string(wanted) + allowed_note(option);
-}
-
-std::string out_of_range(const Json& value, const Option& option) {
-  return shown(value) + " is out of range" + allowed_note(option);
-}
-
-// True for an override such as 1e400, which a JSON number cannot hold.
-bool is_beyond_double(const Json& value) {
-  if (!value.is_string()) return false;
-  const auto& text = value.get_ref<const std::string&>();
-  char* end = nullptr;
-  return std::isinf(std::strtod(text.c_str(), &end)) && *end == '\0' &&
-         std::isdigit(static_cast<unsigned char>(text.back()));  // not "inf"
-}
-
-bool in_range(double value, const Range& range) {
-  const bool high_enough = range.min_open ? value > range.min : value >= range.min;
-  const bool low_enough = range.max_open ? value < range.max : value <= range.max;
-  return high_enough && low_enough && !(range.not_zero && value == 0);
-}
-
-template <typename Integer>
-std::string assign_integer(const Json& value, const Option& option, Integer* field) {
-  if (value.is_number_float()) {
-    const double number = value.get<double>();
-    // The parser reads JSON integers beyond 64 bits as double too.
-    if (std::abs(number) >= 1e15)
-      return shown(value) + " is out of an integer's range" + allowed_note(option);
-    if (number == std::floor(number)) {
-      return "found " + shown(value) + ", wanted an integer: write " +
-             std::to_string(static_cast<std::int64_t>(number)) + allowed_note(option);
-    }
-  }
-  if (!value.is_number_integer()) return wrong_type(value, "an integer", option);
-  if (!in_range(value.get<double>(), option.range)) return out_of_range(value, option);
-  // The table's ranges lie within int and int64; seed takes the whole of uint64 and its JSON type says so.
-  *field = value.get<Integer>();
-  return "";
-}
-
-std::string check_string(const Json& value, const Option& option) {
-  const auto& text = value.get_ref<const std::string&>();
-  if (text.empty()) return "is empty" + allowed_note(option);
-  if (text.find('\0') != std::string::npos) return shown(value) + " contains a zero byte";
-  if (option.spelling.accepts && !option.spelling.accepts(text)) {
-    return shown(value) + " is not understood" + allowed_note(option);
-  }
-  return "";
-}
-
-std::string assign_string(Json value, const Option& option, std::string* field) {
-  if (option.integer_too && value.is_number_integer()) value = value.dump();
-  if (!value.is_string()) {
-    return wrong_type(value, option.integer_too ? "an integer or a string" : "a string", option);
-  }
-  std::string fault = check_string(value, option);
-  if (fault.empty()) *field = value.get<std::string>();
-  return fault;
-}
-
-std::string assign_choice(const Json& given, const Option& option, const ChoiceRef& field) {
-  const Json& value = option.list_too && given.is_array() && given.size() == 1 ? given[0] : given;
-  std::string text;
-  std::string fault = assign_string(value, option, &text);
-  if (!fault.empty()) return fault;
-  const auto found = std::ranges::find(field.names(), text);
-  if (found != field.names().end()) {
-    field.set(found - field.names().begin());
-    return "";
-  }
-  const std::vector<std::string> names(field.names().begin(), field.names().end());
-  const std::string nearest = nearest_name(text, names);
-  const std::string guess = nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?";
-  return shown(value) + " is not known" + allowed_note(option) + guess;
-}
-
-// Takes true and false too, as transformers does.
-std::string assign_resume_from(const Json& value, const Option& option, ResumeFrom* field) {
-  std::string text = value == false ? "none" : "auto";
-  std::string fault = value.is_boolean() ? "" : assign_string(value, option, &text);
-  if (fault.empty()) *field = ResumeFrom(text);
-  return fault;
-}
-
-// One overload for each kind of field.
-struct Assign {
-  const Json& value;
-  const Option& option;
-
-  std::string operator()(std::string* field) const { return assign_string(value, option, field); }
-  std::string operator()(const ChoiceRef& field) const { return assign_choice(value, option, field); }
-  std::string operator()(ResumeFrom* field) const { return assign_resume_from(value, option, field); }
-  std::string operator()(int* field) const { return assign_integer(value, option, field); }
-  std::string operator()(std::int64_t* field) const { return assign_integer(value, option, field); }
-  std::string operator()(std::uint64_t* field) const { return assign_integer(value, option, field); }
-  template <typename T>
-  std::string operator()(std::optional<T>* field) const {
-    T given{};
-    std::string fault = (*this)(&given);
-    if (fault.empty()) *field = std::move(given);
-    return fault;
-  }
-  std::string operator()(double* field) const {
-    if (is_beyond_double(value)) return out_of_range(value, option);
-    if (!value.is_number()) return wrong_type(value, "a number", option);
-    const double number = value.get<double>();
-    if (!in_range(number, option.range)) return out_of_range(value, option);
-    *field = number + 0.0;  // -0 becomes 0
-    return "";
-  }
-  std::string operator()(std::vector<int>* field) const {
-    if (!value.is_array()) return wrong_type(value, "a list of integers", option);
-    field->clear();
-    for (const Json& element : value) {
-      std::string fault = assign_integer(element, option, &field->emplace_back());
-      if (!fault.empty()) return fault;
-    }
-    return "";
-  }
-  std::string operator()(bool* field) const {
-    if (!value.is_boolean()) return wrong_type(value, "a boolean", option);
-    *field = value.get<bool>();
-    return "";
-  }
-};
 
 // ---- overrides
 
@@ -426,7 +286,8 @@ void assign_all(const Json& root, JobConfig* config, Faults* faults) {
     const bool type_known = option.of.empty() || !faults->at(type);
     const bool belongs = type_known && applies(option, *config);
     if (!value) {
-      if (option.required && belongs) faults->add(pointer, "is missing" + allowed_note(option));
+      if (option.required && belongs)
+        faults->add(pointer, "is missing" + allowed_note(option.field(*config), option.rule()));
       continue;
     }
     if (type_known && !belongs) {
@@ -434,8 +295,7 @@ void assign_all(const Json& root, JobConfig* config, Faults* faults) {
                                quoted_list(option.of) + taken_by_type(group_of(option), *config));
       continue;
     }
-    const std::string fault = std::visit(Assign{*value, option}, option.field(*config));
-    if (!fault.empty()) faults->add(pointer, fault);
+    assign(*value, option.field(*config), option.rule(), pointer, faults);
   }
 }
 

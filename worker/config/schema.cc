@@ -11,91 +11,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// An integral bound without ".0", as people write it.
-Json bound(double value) {
-  return value == static_cast<double>(static_cast<std::int64_t>(value))
-             ? Json(static_cast<std::int64_t>(value))
-             : Json(value);
-}
-
-void add_range(const Range& range, Json* schema) {
-  constexpr double kOpenEnd = 1e18;
-  if (range.min > -kOpenEnd) (*schema)[range.min_open ? "exclusiveMinimum" : "minimum"] = bound(range.min);
-  if (range.max < kOpenEnd) (*schema)[range.max_open ? "exclusiveMaximum" : "maximum"] = bound(range.max);
-  if (range.not_zero) (*schema)["not"] = {{"const", 0}};
-}
-
-void add_strings(const Option& option, Json* schema) {
-  Json types = Json::array({"string"});
-  if (option.integer_too) types.push_back("integer");
-  (*schema)["type"] = types.size() == 1 ? types[0] : types;
-  if (!option.spelling.pattern.empty()) (*schema)["pattern"] = option.spelling.pattern;
-  if (option.spelling.pattern.empty()) (*schema)["minLength"] = 1;
-  if (option.integer_too) (*schema)["minimum"] = 1;  // a count of something
-}
-
-// Type, default and limits of one field.
-struct Describe {
-  const Option& option;
-  Json* schema;
-
-  void operator()(const std::string* field) const {
-    add_strings(option, schema);
-    if (!field->empty()) (*schema)["default"] = *field;
-  }
-  void operator()(const ChoiceRef& field) const {
-    const Json one = {{"type", "string"}, {"enum", field.names()}};
-    if (option.list_too) {
-      const Json list = {{"type", "array"}, {"items", one}, {"minItems", 1}, {"maxItems", 1}};
-      (*schema)["anyOf"] = Json::array({one, list});
-    } else {
-      schema->update(one);
-    }
-    if (field.get() && !option.required) (*schema)["default"] = *field.get();
-  }
-  void operator()(const ResumeFrom* field) const {
-    (*schema)["type"] = {"string", "boolean"};
-    (*schema)["minLength"] = 1;
-    (*schema)["default"] = field->text;
-  }
-  template <typename T>
-  void operator()(const std::optional<T>*) const {
-    const T none{};
-    (*this)(&none);
-    schema->erase("default");
-  }
-  void operator()(const bool* field) const {
-    (*schema)["type"] = "boolean";
-    (*schema)["default"] = *field;
-  }
-  void operator()(const double* field) const {
-    add_number("number");
-    (*schema)["default"] = *field;
-  }
-  void operator()(const std::vector<int>* field) const {
-    (*schema)["type"] = "array";
-    Json element = {{"type", "integer"}};
-    add_range(option.range, &element);
-    (*schema)["items"] = element;
-    if (!field->empty()) (*schema)["default"] = *field;
-  }
-  template <typename Integer>
-  void operator()(const Integer* field) const {
-    add_number("integer");
-    (*schema)["default"] = *field;
-  }
-
- private:
-  void add_number(const char* type) const {
-    (*schema)["type"] = type;
-    add_range(option.range, schema);
-  }
-};
-
 Json option_schema(const Option& option) {
   JobConfig defaults;
   Json schema = {{"description", option.description}};
-  std::visit(Describe{option, &schema}, option.field(defaults));
+  schema.update(schema_of(option.field(defaults), option.rule()));
+  if (option.required) schema.erase("default");
   return schema;
 }
 

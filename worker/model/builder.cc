@@ -6,8 +6,6 @@
 #include <numeric>
 #include <utility>
 
-#include "worker/base/error.h"
-
 namespace dtrun::worker {
 namespace {
 
@@ -54,7 +52,6 @@ ProgramBuilder::ProgramBuilder(const SampleSpec& sample) {
 }
 
 Value ProgramBuilder::conv(Value in, const std::string& name, int out_channels, int kernel) {
-  require_at_least(in, name, kernel);
   const SampleShape shape = row(in);
   const std::size_t size = static_cast<std::size_t>(out_channels) * shape.channels * kernel * kernel;
   const Init init = torch_default(size, out_channels);
@@ -70,7 +67,6 @@ Value ProgramBuilder::conv(Value in, const std::string& name, int out_channels, 
 }
 
 Value ProgramBuilder::max_pool(Value in, int kernel) {
-  require_at_least(in, "max-pool", kernel);
   const SampleShape shape = row(in);
   return push(MaxPool2d{kernel}, in, {shape.channels, shape.height / kernel, shape.width / kernel});
 }
@@ -154,17 +150,6 @@ Program ProgramBuilder::finish(Value logits) {
   push(LogSoftmaxNll{static_cast<int>(row(logits).size())}, logits, {1, 1, 1});
   program_.buckets = cut_buckets(program_);
   return std::move(program_);
-}
-
-void ProgramBuilder::require_at_least(Value in, const std::string& layer, int kernel) const {
-  const SampleShape shape = row(in);
-  if (shape.channels >= 1 && shape.height >= kernel && shape.width >= kernel) return;
-  const SampleShape& given = program_.sample.shape;
-  throw WorkerError(kExitConfig, "the data does not fit the model: samples of " +
-                                     std::to_string(given.channels) + "x" + std::to_string(given.height) +
-                                     "x" + std::to_string(given.width) + " are too small for its layer " +
-                                     layer +
-                                     "; choose other data, another model, or fewer or smaller layers");
 }
 
 std::size_t ProgramBuilder::add_parameter(std::string name, std::vector<std::int64_t> shape, Init init) {

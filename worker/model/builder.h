@@ -1,5 +1,5 @@
-// Writes a Program node by node while it follows the shapes, so that data that does not fit is refused here
-// and not inside a kernel. A model is a function that calls it (worker/model/models.h).
+// Writes a Program node by node while it follows the shapes. A model is a function that calls it
+// (worker/model/models.h).
 #pragma once
 
 #include <string>
@@ -13,9 +13,11 @@ class ProgramBuilder {
   explicit ProgramBuilder(const SampleSpec& sample);
 
   Value input() const { return 0; }
+  const SampleShape& row(Value value) const { return program_.values[value].row; }
 
   // Each function adds a node that reads `in` and returns the value that the node makes. Parameters are named
-  // NAME.weight and NAME.bias. Throws WorkerError (EX_CONFIG) for a sample that is too small.
+  // NAME.weight and NAME.bias.
+  // REQUIRES of conv and max_pool: `in` is at least kernel x kernel
   Value conv(Value in, const std::string& name, int out_channels, int kernel);
   Value max_pool(Value in, int kernel);
   Value flatten(Value in);
@@ -46,8 +48,6 @@ class ProgramBuilder {
   Program finish(Value logits);
 
  private:
-  const SampleShape& row(Value value) const { return program_.values[value].row; }
-  void require_at_least(Value in, const std::string& layer, int kernel) const;
   std::size_t add_parameter(std::string name, std::vector<std::int64_t> shape, Init init);
   Value push(const Op& op, std::array<Value, 2> in, ValueShape out);
   Value push(const Op& op, Value in, SampleShape out_row);

@@ -1,20 +1,27 @@
 #include <string>
+#include <vector>
 
-#include "worker/model/builder.h"
 #include "worker/model/models.h"
 
 namespace dtrun::worker {
 
 // By default the network of the PyTorch MNIST examples.
 Program convnet(const ModelConfig& config, const SampleSpec& sample) {
-  ProgramBuilder net(sample);
-  Value x = net.input();
-  for (std::size_t i = 0; i < config.channels.size(); ++i) {
-    const std::string name = "conv" + std::to_string(i + 1);
-    x = net.max_pool(net.relu(net.conv(x, name, config.channels[i], config.kernel_size)), 2);
+  std::vector<Layer> layers;
+  for (const int channels : config.channels) {
+    const std::string name = "conv" + std::to_string(layers.size() / 3 + 1);
+    layers.push_back({.type = LayerType::kConv2d,
+                      .name = name,
+                      .out_channels = channels,
+                      .kernel_size = config.kernel_size});
+    layers.push_back({.type = LayerType::kReLU});
+    layers.push_back({.type = LayerType::kMaxPool2d, .name = "max-pool behind " + name, .kernel_size = 2});
   }
-  x = net.relu(net.linear(net.flatten(x), "fc1", 50));
-  return net.finish(net.linear(x, "fc2", sample.classes));
+  layers.push_back({.type = LayerType::kFlatten});
+  layers.push_back({.type = LayerType::kLinear, .name = "fc1", .out_features = 50});
+  layers.push_back({.type = LayerType::kReLU});
+  layers.push_back({.type = LayerType::kLinear, .name = "fc2"});
+  return chain(layers, sample);
 }
 
 }  // namespace dtrun::worker

@@ -34,9 +34,6 @@ double products_of(const Program& program, const Node& node) {
 }
 
 std::string text(int number) { return std::to_string(number); }
-std::string text(const SampleShape& shape) {
-  return text(shape.channels) + "x" + text(shape.height) + "x" + text(shape.width);
-}
 
 }  // namespace
 
@@ -74,10 +71,10 @@ std::string describe(const Program& program, int index) {
       Overloaded{
           [](const Linear& l) { return "Linear " + text(l.in_features) + " -> " + text(l.out_features); },
           [&](const Conv2d& l) {
-            return "Conv2d " + text(l.kernel) + "x" + text(l.kernel) + ", " + text(in.row) + " -> " +
-                   text(program.values[node.out].row);
+            return "Conv2d " + text(l.kernel) + "x" + text(l.kernel) + ", " + shape_text(in.row) + " -> " +
+                   shape_text(program.values[node.out].row);
           },
-          [&](const MaxPool2d& l) { return "MaxPool2d " + text(l.kernel) + ", " + text(in.row); },
+          [&](const MaxPool2d& l) { return "MaxPool2d " + text(l.kernel) + ", " + shape_text(in.row); },
           [&](const Attention& l) {
             return "Attention, " + text(l.heads) + " heads of " + text(l.width / l.heads) + ", " +
                    text(in.rows) + " tokens";

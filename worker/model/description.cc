@@ -56,15 +56,18 @@ std::string layers_of(const Program& program) {
 
 }  // namespace
 
+std::string shape_text(const SampleShape& shape) {
+  return std::to_string(shape.channels) + "x" + std::to_string(shape.height) + "x" +
+         std::to_string(shape.width);
+}
+
 std::map<std::string, std::string> description(const Program& program) {
-  const SampleShape& in = program.sample.shape;
-  std::map<std::string, std::string> about{
-      {"format", "pt"},
-      {"model", program.model},
-      {"input_shape",
-       std::to_string(in.channels) + "x" + std::to_string(in.height) + "x" + std::to_string(in.width)},
-      {"input_values", program.input_values}};
+  std::map<std::string, std::string> about{{"format", "pt"},
+                                           {"model", program.model},
+                                           {"input_shape", shape_text(program.sample.shape)},
+                                           {"input_values", program.input_values}};
   if (const std::string layers = layers_of(program); !layers.empty()) about["layers"] = layers;
+  if (!program.layers.empty()) about["modules"] = program.layers;
   if (!program.hub_config.empty()) about["config"] = program.hub_config;
   return about;
 }

@@ -1,19 +1,27 @@
-#include "worker/model/builder.h"
+#include <string>
+#include <vector>
+
 #include "worker/model/models.h"
 
 namespace dtrun::worker {
 
 // fc1, fc2, …: linear layers, each but the last followed by the activation and dropout.
 Program mlp(const ModelConfig& config, const SampleSpec& sample) {
-  ProgramBuilder net(sample);
-  Value x = net.flatten(net.input());
-  int layer = 1;
+  std::vector<Layer> layers{{.type = LayerType::kFlatten}};
+  int count = 0;
+  const auto linear = [&](std::optional<int> size) {
+    const std::string name = "fc" + std::to_string(++count);
+    layers.push_back({.type = LayerType::kLinear, .name = name, .out_features = size});
+  };
+  const LayerType activation =
+      config.activation == ActivationType::kGelu ? LayerType::kGELU : LayerType::kReLU;
   for (const int size : config.hidden_sizes) {
-    x = net.linear(x, "fc" + std::to_string(layer++), size);
-    x = config.activation == ActivationType::kGelu ? net.gelu(x) : net.relu(x);
-    x = net.dropout(x, config.dropout);
+    linear(size);
+    layers.push_back({.type = activation});
+    layers.push_back({.type = LayerType::kDropout, .p = config.dropout});
   }
-  return net.finish(net.linear(x, "fc" + std::to_string(layer), sample.classes));
+  linear({});
+  return chain(layers, sample);
 }
 
 }  // namespace dtrun::worker

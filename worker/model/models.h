@@ -2,12 +2,19 @@
 // in models.cc.
 #pragma once
 
+#include <vector>
+
 #include "worker/model/program.h"
 
 namespace dtrun::worker {
 
+// The layers in a chain: none has another input than the one before it. Throws WorkerError (EX_CONFIG) with
+// the layer's name if the sample is too small for it.
+Program chain(const std::vector<Layer>& layers, const SampleSpec& sample);
+
 Program convnet(const ModelConfig& config, const SampleSpec& sample);
 Program mlp(const ModelConfig& config, const SampleSpec& sample);
 Program gpt2(const ModelConfig& config, const SampleSpec& sample);
+Program layers(const ModelConfig& config, const SampleSpec& sample);
 
 }  // namespace dtrun::worker

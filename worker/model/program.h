@@ -107,7 +107,8 @@ struct Program {
   std::string model;         // its name in the config
   std::string input_values;  // Dataset::values() of its training data; for readers of the saved model
   std::string
-      hub_config;  // config.json of the same model in Hugging Face's transformers; empty: there is none
+      hub_config;      // config.json of the same model in Hugging Face's transformers; empty: there is none
+  std::string layers;  // of a model of one's own: the config's list with all arguments, as JSON; else empty
   SampleSpec sample;
   float label_smoothing = 0;  // of the loss: this part of a target is spread over all classes evenly
   bool bf16 = false;          // matrix products round their factors to bf16; sums and all else are fp32
@@ -133,9 +134,12 @@ std::vector<std::size_t> parameters_of(const Op& op);
 // every machine.
 void initialize_parameters(const Program& program, std::uint64_t seed, std::span<float> flat);
 
+// "1x28x28": channels, height, width.
+std::string shape_text(const SampleShape& shape);
+
 // The metadata of a saved model (docs/model.md): "format", "model", "input_shape", "input_values"; for a
-// chain its "layers", PyTorch's modules of the same names with their first arguments; for a model that
-// transformers has, its "config".
+// chain its "layers", PyTorch's modules of the same names with their first arguments; of a model of one's own
+// its "modules", the config's list with all arguments; for a model that transformers has, its "config".
 std::map<std::string, std::string> description(const Program& program);
 
 // sha256 (hex) over all parameters as little-endian fp32, in name order.

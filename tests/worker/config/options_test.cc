@@ -25,6 +25,7 @@ std::vector<std::string> type_for(const Option& option) {
   std::ranges::replace(type, '/', '.');
   const std::string kwargs = "train.lr_scheduler_kwargs.";
   std::vector<std::string> overrides{type + "=" + std::string(option.of.front())};
+  if (option.of.front() == "layers") overrides.push_back(R"(model.layers=["Linear"])");
   if (option.of.front() == "cosine_with_min_lr") overrides.push_back(kwargs + "min_lr=0");
   if (option.of.front() == "warmup_stable_decay") overrides.push_back(kwargs + "num_decay_steps=1");
   return overrides;
@@ -181,6 +182,7 @@ TEST_CASE("no option that takes a number is missing among the bounds") {
     const bool word = std::holds_alternative<std::string*>(field) || std::holds_alternative<bool*>(field) ||
                       std::holds_alternative<ChoiceRef>(field) ||
                       std::holds_alternative<ResumeFrom*>(field) ||
+                      std::holds_alternative<std::vector<Layer>*>(field) ||  // layers_test.cc
                       (std::holds_alternative<std::optional<std::string>*>(field) && !option.integer_too) ||
                       std::holds_alternative<std::optional<bool>*>(field);
     const std::string name = path_of(option);

@@ -72,6 +72,10 @@ inline std::vector<NamedProgram> test_programs() {
   };
 }
 
+inline ModelConfig layers_config(std::vector<Layer> layers) {
+  return {.type = ModelType::kLayers, .layers = std::move(layers)};
+}
+
 inline std::vector<float> random_values(std::uint64_t seed, std::size_t count, float scale = 1) {
   const RandomStream stream(seed, RandomUse::kInit, 1000, 0);
   std::vector<float> values(count);
