@@ -44,9 +44,9 @@ struct Matrices {
       : a_stride((a_transposed ? c.m : c.k) + c.gap),
         b_stride((b_transposed ? c.k : c.n) + c.gap),
         c_stride(c.n + c.gap),
-        a(random_values(1, a_stride * (a_transposed ? c.k : c.m))),
-        b(random_values(2, b_stride * (b_transposed ? c.n : c.k))),
-        before(random_values(3, c_stride * c.m)) {}
+        a(random_values(1, a_stride * (a_transposed ? c.k : c.m) + 1)),  // an address, if nothing is in it
+        b(random_values(2, b_stride * (b_transposed ? c.n : c.k) + 1)),
+        before(random_values(3, c_stride * c.m + 1)) {}
 
   Size a_stride, b_stride, c_stride;
   std::vector<float> a, b, before;
