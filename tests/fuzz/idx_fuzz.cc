@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "worker/data/idx.h"
+#include "worker/data/images/idx.h"
 
 using namespace dtrun::worker;
 

@@ -37,10 +37,20 @@ enum class ActivationType : std::uint8_t { kRelu, kGelu };
 template <>
 inline constexpr auto kNamesOf<ActivationType> = std::to_array<std::string_view>({"relu", "gelu"});
 
-enum class DataType : std::uint8_t { kFashionMnist, kIdx, kTokens, kText, kCsv, kSynthetic };
+enum class DataType : std::uint8_t {
+  kFashionMnist,
+  kIdx,
+  kTokens,
+  kText,
+  kCsv,
+  kCifar10,
+  kCifar100,
+  kSynthetic
+};
 template <>
 inline constexpr auto kNamesOf<DataType> = std::to_array<std::string_view>({"fashion_mnist", "idx", "tokens",
-                                                                            "text", "csv", "synthetic"});
+                                                                            "text", "csv", "cifar10",
+                                                                            "cifar100", "synthetic"});
 
 enum class OptimizerType : std::uint8_t { kSgd, kAdamW };
 template <>

@@ -44,6 +44,8 @@ struct DataConfig {
   double test_fraction = 0.1;                 // text, synthetic; tokens or csv in one file
   int classes = 10;                           // idx, csv, synthetic
   double mean = 0, std = 1;                   // idx: of values in 0..1
+  int random_crop_padding = 0;                // images: of RandomCrop; 0: none
+  double random_horizontal_flip = 0;          // images: probability
   std::string label_column = "label";         // csv: name, or number from 1
   std::int64_t samples = 10000;               // synthetic: of both splits
   std::vector<int> shape{1, 28, 28};          // synthetic: channels, height, width

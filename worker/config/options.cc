@@ -155,7 +155,8 @@ const std::vector<Option>& table() {
       {.pointer = "/data/type",
        .field = in<kData, &DataConfig::type>,
        .description = "Kind of data set. fashion_mnist: four IDX files, gzipped or not. idx: any data set in "
-                      "such files. tokens: .bin files of 16-bit tokens, as dtrun prepare, llm.c and nanoGPT "
+                      "such files. cifar10, cifar100: their binary versions. tokens: .bin files of 16-bit "
+                      "tokens, as dtrun prepare, llm.c and nanoGPT "
                       "write them. text: any files, one token per byte, or encoded by a tokenizer. csv: "
                       "tables of numbers. synthetic: no files, random samples that can be learned. "
                       "docs/data.md describes each.",
@@ -164,7 +165,7 @@ const std::vector<Option>& table() {
        .field = in<kData, &DataConfig::path>,
        .description = "Directory with the data set's files; for some types, one file.",
        .required = true,
-       .of = {"fashion_mnist", "idx", "tokens", "text", "csv"}},
+       .of = {"fashion_mnist", "idx", "cifar10", "cifar100", "tokens", "text", "csv"}},
       {.pointer = "/data/files",
        .field = in<kData, &DataConfig::files>,
        .description = "Shell pattern for the names of the files of a directory to read.",
@@ -207,6 +208,19 @@ const std::vector<Option>& table() {
        .description = "Divisor of each value less the mean.",
        .of = {"idx"},
        .range = {.min = 1e-6, .max = 1e6}},
+      {.pointer = "/data/random_crop_padding",
+       .field = in<kData, &DataConfig::random_crop_padding>,
+       .description =
+           "In training, each image is cut at random from itself with so many black pixels around, "
+           "as by torchvision's RandomCrop; anew in each epoch. 0: never.",
+       .of = {"fashion_mnist", "idx", "cifar10", "cifar100", "synthetic"},
+       .range = {.min = 0, .max = 1000}},
+      {.pointer = "/data/random_horizontal_flip",
+       .field = in<kData, &DataConfig::random_horizontal_flip>,
+       .description = "Probability with which an image is mirrored in training, as by torchvision's "
+                      "RandomHorizontalFlip.",
+       .of = {"fashion_mnist", "idx", "cifar10", "cifar100", "synthetic"},
+       .range = {.min = 0, .max = 1}},
       {.pointer = "/data/label_column",
        .field = in<kData, &DataConfig::label_column>,
        .description = "Column with the label: its name in the header, or its number from 1.",

@@ -12,6 +12,7 @@ namespace dtrun::worker {
 struct MicrobatchKey {
   std::uint64_t seed = 0;
   std::uint64_t number = 0;  // of the microbatch in the whole run
+  std::int64_t epoch = 0;
   bool operator==(const MicrobatchKey&) const = default;
 };
 

@@ -9,7 +9,14 @@
 namespace dtrun::worker {
 
 // The purpose of a stream; part of the counter, so streams never overlap.
-enum class RandomUse : std::uint32_t { kInit = 1, kShuffle = 2, kDropout = 3, kData = 4, kSample = 5 };
+enum class RandomUse : std::uint32_t {
+  kInit = 1,
+  kShuffle = 2,
+  kDropout = 3,
+  kData = 4,
+  kSample = 5,
+  kAugment = 6
+};
 
 std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
                                         std::array<std::uint32_t, 2> key);

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "worker/base/error.h"
 #include "worker/data/dataset_types.h"
+#include "worker/data/images/augment.h"
 
 namespace dtrun::worker {
 namespace {
@@ -22,6 +24,8 @@ constexpr DatasetType kKinds[] = {
     {.type = DataType::kTokens, .load = load_tokens, .check = check_tokens},
     {.type = DataType::kText, .load = load_text, .check = check_text},
     {.type = DataType::kCsv, .load = load_csv, .check = check_csv},
+    {.type = DataType::kCifar10, .load = load_cifar, .check = check_cifar},
+    {.type = DataType::kCifar100, .load = load_cifar, .check = check_cifar},
     {.type = DataType::kSynthetic, .load = load_synthetic, .check = check_synthetic},
 };
 static_assert(std::size(kKinds) == kNamesOf<DataType>.size());
@@ -32,8 +36,14 @@ const DatasetType& kind_of(const DataConfig& config) {
 
 }  // namespace
 
+std::string shape_text(const SampleShape& shape) {
+  return std::to_string(shape.channels) + "x" + std::to_string(shape.height) + "x" +
+         std::to_string(shape.width);
+}
+
 std::unique_ptr<Dataset> load_dataset(const DataConfig& config, Split split) {
-  return value_or_throw(kind_of(config).load(config, split));
+  std::unique_ptr<Dataset> data = value_or_throw(kind_of(config).load(config, split));
+  return split == Split::kTrain ? augmented(config, std::move(data)) : std::move(data);
 }
 
 Result<DatasetFacts> check_dataset(const DataConfig& config) { return kind_of(config).check(config); }

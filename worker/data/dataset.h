@@ -36,6 +36,12 @@ struct SampleRows {
   std::int32_t* targets = nullptr;  // [samples, targets]
 };
 
+// Determines the random changes of an epoch's samples.
+struct EpochKey {
+  std::uint64_t seed = 0;
+  std::int64_t epoch = 0;
+};
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -44,7 +50,15 @@ class Dataset {
   // The formula from a stored number to a value, for people.
   virtual std::string values() const = 0;
   virtual void fill(std::span<const std::uint32_t> samples, const SampleRows& rows) const = 0;
+  // Changes the filled rows as this epoch of training has them (worker/data/images/augment.h); most sets have
+  // none.
+  virtual void augment(std::span<const std::uint32_t>, const EpochKey&, const SampleRows&) const {}
+  // The value of a pixel of which nothing is known, around an image.
+  virtual float black(int /*channel*/) const { return 0; }
 };
+
+// "1x28x28": channels, height, width.
+std::string shape_text(const SampleShape& shape);
 
 // Throws WorkerError with EX_NOINPUT that names the file and its fault.
 std::unique_ptr<Dataset> load_dataset(const DataConfig& config, Split split);

@@ -20,6 +20,10 @@ Result<DatasetFacts> check_fashion_mnist(const DataConfig& config);
 LoadedDataset load_idx(const DataConfig& config, Split split);
 Result<DatasetFacts> check_idx(const DataConfig& config);
 
+// CIFAR-10 and CIFAR-100: the binary version's files in the directory data.path.
+LoadedDataset load_cifar(const DataConfig& config, Split split);
+Result<DatasetFacts> check_cifar(const DataConfig& config);
+
 // Token files (tokens.h), read in place, so their size does not matter. data.path is a directory, whose .bin
 // files have "train", or "val" or "test", in their names; or one file, whose end is the test split. Samples
 // do not cross shards.

@@ -56,11 +56,6 @@ std::string layers_of(const Program& program) {
 
 }  // namespace
 
-std::string shape_text(const SampleShape& shape) {
-  return std::to_string(shape.channels) + "x" + std::to_string(shape.height) + "x" +
-         std::to_string(shape.width);
-}
-
 std::map<std::string, std::string> description(const Program& program) {
   std::map<std::string, std::string> about{{"format", "pt"},
                                            {"model", program.model},

@@ -134,9 +134,6 @@ std::vector<std::size_t> parameters_of(const Op& op);
 // every machine.
 void initialize_parameters(const Program& program, std::uint64_t seed, std::span<float> flat);
 
-// "1x28x28": channels, height, width.
-std::string shape_text(const SampleShape& shape);
-
 // The metadata of a saved model (docs/model.md): "format", "model", "input_shape", "input_values"; for a
 // chain its "layers", PyTorch's modules of the same names with their first arguments; of a model of one's own
 // its "modules", the config's list with all arguments; for a model that transformers has, its "config".

@@ -179,7 +179,9 @@ std::optional<std::int64_t> GradientStep::first_not_finite(const float* weights)
 }
 
 MicrobatchKey GradientStep::key_of(const StepPlan& plan, std::int64_t leaf) const {
-  return {.seed = config_.seed, .number = static_cast<std::uint64_t>(plan.first_leaf + leaf)};
+  return {.seed = config_.seed,
+          .number = static_cast<std::uint64_t>(plan.first_leaf + leaf),
+          .epoch = plan.epoch};
 }
 
 Microbatch GradientStep::microbatch_of(const StepPlan& plan, std::int64_t leaf, int lane_index) {

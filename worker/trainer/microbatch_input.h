@@ -23,7 +23,9 @@ class MicrobatchInput {
 
   // A microbatch of these samples, at most `capacity`; the rest of it is zero. Valid until the next call.
   Microbatch fill(std::span<const std::uint32_t> samples, const MicrobatchKey& key = {}) {
-    data_.fill(samples, {.values = values_.data(), .tokens = tokens_.data(), .targets = targets_.data()});
+    const SampleRows rows{.values = values_.data(), .tokens = tokens_.data(), .targets = targets_.data()};
+    data_.fill(samples, rows);
+    data_.augment(samples, {.seed = key.seed, .epoch = key.epoch}, rows);
     const auto clear_rest = [&](auto& rows, std::size_t width) {
       if (!rows.empty()) std::fill(rows.begin() + samples.size() * width, rows.end(), 0);
     };

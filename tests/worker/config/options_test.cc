@@ -140,6 +140,8 @@ const std::vector<Bounds>& bounds() {
       {"model.dropout", fraction, no_fraction, {"model.type=mlp"}},
       {"data.sequence_length", {"1", "131072"}, {"0", "131073"}, {"data.type=tokens"}},
       {"data.vocab_size", {"1", "65536"}, {"0", "65537"}, {"data.type=tokens"}},
+      {"data.random_crop_padding", {"0", "1000"}, {"-1", "1001"}},
+      {"data.random_horizontal_flip", {"0", "1"}, {"-0.1", "1.1"}},
       {"data.test_fraction", {"5e-324", "0.9999999999999999"}, {"0", "1"}, {"data.type=tokens"}},
       {"data.classes", {"2", "131072"}, {"1", "131073"}, {"data.type=idx"}},
       {"data.mean", {"-1e6", "1e6"}, {"-1000000.0000000001", "1000000.0000000001"}, {"data.type=idx"}},

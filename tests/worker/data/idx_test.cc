@@ -1,4 +1,4 @@
-#include "worker/data/idx.h"
+#include "worker/data/images/idx.h"
 
 #include <doctest/doctest.h>
 #include <zlib.h>

@@ -2,7 +2,7 @@
 #include <string>
 
 #include "worker/data/dataset_types.h"
-#include "worker/data/idx_pair.h"
+#include "worker/data/images/idx_pair.h"
 #include "worker/data/message.h"
 
 namespace dtrun::worker {

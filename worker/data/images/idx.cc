@@ -1,4 +1,4 @@
-#include "worker/data/idx.h"
+#include "worker/data/images/idx.h"
 
 #include <algorithm>
 #include <cstring>

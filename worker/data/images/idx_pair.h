@@ -7,7 +7,7 @@
 
 #include "proto/core/status.h"
 #include "worker/data/dataset.h"
-#include "worker/data/idx.h"
+#include "worker/data/images/idx.h"
 
 namespace dtrun::worker {
 

@@ -1,12 +1,12 @@
-#include "worker/data/idx_pair.h"
+#include "worker/data/images/idx_pair.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <vector>
 
+#include "worker/data/images/byte_images.h"
 #include "worker/data/message.h"
 
 namespace dtrun::worker {
@@ -94,47 +94,6 @@ Status check_labels(const IdxForm& form, const fs::path& path, const std::vector
                       " is out of range (0 to " + std::to_string(form.classes - 1) + ")");
 }
 
-std::array<float, 256> normalised_bytes(const IdxForm& form) {
-  std::array<float, 256> table;
-  for (int value = 0; value < 256; ++value) {
-    table[static_cast<std::size_t>(value)] = (static_cast<float>(value) / 255.0f - form.mean) / form.std;
-  }
-  return table;
-}
-
-class IdxImages : public Dataset {
- public:
-  IdxImages(const IdxForm& form, IdxArray images, std::vector<std::uint8_t> labels)
-      : spec_{.shape = shape_of(images.dims), .classes = form.classes},
-        pixels_(std::move(images.values)),
-        labels_(std::move(labels)),
-        normalised_(normalised_bytes(form)),
-        values_(form.values) {}
-
-  std::int64_t size() const override { return static_cast<std::int64_t>(labels_.size()); }
-  SampleSpec spec() const override { return spec_; }
-  std::string values() const override { return values_; }
-
-  void fill(std::span<const std::uint32_t> samples, const SampleRows& rows) const override {
-    const std::size_t size = spec_.shape.size();
-    float* x = rows.values;
-    std::int32_t* labels = rows.targets;
-    for (std::uint32_t sample : samples) {
-      const std::uint8_t* pixels = pixels_.data() + sample * size;
-      for (std::size_t i = 0; i < size; ++i) x[i] = normalised_[pixels[i]];
-      x += size;
-      *labels++ = labels_[sample];
-    }
-  }
-
- private:
-  SampleSpec spec_;
-  std::vector<std::uint8_t> pixels_;  // [samples, shape]; the floats would take four times the memory
-  std::vector<std::uint8_t> labels_;
-  std::array<float, 256> normalised_;
-  std::string values_;
-};
-
 // The images' dimensions, once the labels fit them.
 Result<Dims> probe_pair(const IdxForm& form, const IdxPair& files) {
   auto images = probe_file(form, files.images, form.rank);
@@ -156,8 +115,10 @@ Result<std::unique_ptr<Dataset>> load_idx_pair(const IdxForm& form, const IdxPai
   Status status = check_headers(form, files, images.value().dims, labels.value().dims);
   if (status.ok()) status = check_labels(form, files.labels, labels.value().values);
   if (!status.ok()) return status;
-  return std::unique_ptr<Dataset>(
-      std::make_unique<IdxImages>(form, std::move(images).value(), std::move(labels.value().values)));
+  const SampleSpec spec{.shape = shape_of(images.value().dims), .classes = form.classes};
+  const Normalisation normalisation{.mean = {form.mean}, .std = {form.std}, .text = form.values};
+  return std::unique_ptr<Dataset>(std::make_unique<ByteImages>(
+      spec, normalisation, std::move(images.value().values), std::move(labels.value().values)));
 }
 
 Result<DatasetFacts> check_idx_pairs(const IdxForm& form, const IdxPair& train, const IdxPair& test) {

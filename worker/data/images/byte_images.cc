@@ -1,0 +1,33 @@
+#include "worker/data/images/byte_images.h"
+
+#include <utility>
+
+namespace dtrun::worker {
+
+ByteImages::ByteImages(const SampleSpec& spec, const Normalisation& normalisation,
+                       std::vector<std::uint8_t> pixels, std::vector<std::uint8_t> labels)
+    : spec_(spec),
+      pixels_(std::move(pixels)),
+      labels_(std::move(labels)),
+      tables_(normalisation.mean.size()),
+      text_(normalisation.text) {
+  for (std::size_t i = 0; i < tables_.size(); ++i)
+    for (std::size_t byte = 0; byte < tables_[i].size(); ++byte)
+      tables_[i][byte] = (static_cast<float>(byte) / 255.0f - normalisation.mean[i]) / normalisation.std[i];
+}
+
+void ByteImages::fill(std::span<const std::uint32_t> samples, const SampleRows& rows) const {
+  const std::size_t plane = static_cast<std::size_t>(spec_.shape.height) * spec_.shape.width;
+  float* x = rows.values;
+  std::int32_t* labels = rows.targets;
+  for (const std::uint32_t sample : samples) {
+    const std::uint8_t* pixel = pixels_.data() + sample * spec_.shape.size();
+    for (int channel = 0; channel < spec_.shape.channels; ++channel) {
+      const Table& values = table(channel);
+      for (std::size_t i = 0; i < plane; ++i) *x++ = values[*pixel++];
+    }
+    *labels++ = labels_[sample];
+  }
+}
+
+}  // namespace dtrun::worker

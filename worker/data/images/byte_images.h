@@ -1,0 +1,41 @@
+// Images of bytes with a label each, in memory.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "worker/data/dataset.h"
+
+namespace dtrun::worker {
+
+// From a byte to a value: (byte / 255 - mean) / std.
+struct Normalisation {
+  std::vector<float> mean{0}, std{1};  // of each channel, or one for all
+  std::string text;                    // the formula, for people
+};
+
+class ByteImages : public Dataset {
+ public:
+  // pixels: [samples, shape]; a label for each sample.
+  ByteImages(const SampleSpec& spec, const Normalisation& normalisation, std::vector<std::uint8_t> pixels,
+             std::vector<std::uint8_t> labels);
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(labels_.size()); }
+  SampleSpec spec() const override { return spec_; }
+  std::string values() const override { return text_; }
+  float black(int channel) const override { return table(channel)[0]; }
+  void fill(std::span<const std::uint32_t> samples, const SampleRows& rows) const override;
+
+ private:
+  using Table = std::array<float, 256>;  // by byte
+  const Table& table(int channel) const { return tables_[tables_.size() == 1 ? 0 : channel]; }
+
+  SampleSpec spec_;
+  std::vector<std::uint8_t> pixels_, labels_;  // floats would take four times the memory
+  std::vector<Table> tables_;                  // of each channel, or one for all
+  std::string text_;
+};
+
+}  // namespace dtrun::worker
