@@ -95,7 +95,7 @@ inline ModelConfig tiny_gpt2() {
   return {.type = ModelType::kGpt2, .n_layer = 2, .n_head = 2, .n_embd = 8, .n_positions = 7};
 }
 
-// The programs that a planned lane runs: no images, and values with several readers.
+// Programs that have no layout in groups: no images, or values with several readers.
 inline std::vector<NamedProgram> planned_programs() {
   const SampleSpec image{.shape = {2, 3, 5}, .classes = 7};
   ModelConfig mlp{.type = ModelType::kMlp, .hidden_sizes = {19, 11}};
@@ -132,6 +132,27 @@ inline std::vector<NamedProgram> planned_programs() {
   x = again.add(again.layer_norm(x, "n"), x);
   again.end_segments();
   programs.push_back({"a recomputed norm before an addition", again.finish(again.linear(x, "b", 4))});
+  // Convolutions side by side, each with a ReLU or none, whose outputs and an earlier one's are added up.
+  const Layer relu{.type = LayerType::kReLU};
+  const auto conv = [](const std::string& name, int channels, std::optional<std::string> input) {
+    return Layer{
+        .type = LayerType::kConv2d, .name = name, .input = input, .out_channels = channels, .kernel_size = 3};
+  };
+  Layer named_relu = relu;
+  named_relu.name = "r";
+  programs.push_back(
+      {"images in branches that meet",
+       make_program(layers_config({conv("a", 3, {}),
+                                   named_relu,
+                                   conv("b", 4, {}),
+                                   {.type = LayerType::kMaxPool2d, .name = "p", .kernel_size = 2},
+                                   conv("c", 4, "r"),
+                                   relu,
+                                   {.type = LayerType::kMaxPool2d, .kernel_size = 2},
+                                   {.type = LayerType::kAdd, .add = "p"},
+                                   {.type = LayerType::kFlatten},
+                                   {.type = LayerType::kLinear, .name = "out"}}),
+                    {.shape = {2, 9, 11}, .classes = 5})});
   return programs;
 }
 
