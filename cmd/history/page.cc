@@ -7,9 +7,9 @@
 #include "cmd/history/assets.h"
 #include "cmd/history/curves.h"
 #include "cmd/history/html.h"
-#include "cmd/history/life_picture.h"
+#include "cmd/history/life_part.h"
 #include "proto/core/text.h"
-#include "proto/web/dygraphs.h"
+#include "proto/web/web.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -28,12 +28,13 @@ double rounded(double value) {
   return std::strtod(text.data(), nullptr);
 }
 
-Json data_of(const std::vector<Chart>& charts, const std::vector<CurvePoint>& generations) {
+Json data_of(const std::vector<Chart>& charts, const std::vector<CurvePoint>& generations = {},
+             const JobLife& life = {}) {
   std::size_t curves = 0;
   for (const Chart& chart : charts) curves += chart.curves.size();
   const std::size_t most =
       std::clamp(kMostPoints / std::max<std::size_t>(1, curves), std::size_t{4}, kMostPointsOfCurve);
-  Json data = {{"charts", Json::array()}, {"generations", Json::array()}};
+  Json data = {{"charts", Json::array()}, {"generations", Json::array()}, {"lives", life_data(life)}};
   for (const Chart& chart : charts) {
     Json json = {{"curves", Json::array()}, {"stacked", chart.stacked}};
     for (const ChartCurve& curve : chart.curves) {
@@ -75,7 +76,7 @@ std::string table_of_curves(const Chart& chart) {
 std::string charts_part(const std::vector<Chart>& charts) {
   if (charts.empty()) return "<p>There are no curves: metrics.jsonl has no line of training.</p>\n";
   std::string text =
-      "<noscript><p>The curves need JavaScript; their numbers are below each.</p></noscript>"
+      "<noscript><p>The pictures need JavaScript; their numbers are below each.</p></noscript>"
       "<div class=\"charts\">\n";
   for (std::size_t i = 0; i < charts.size(); ++i) {
     text += "<div class=\"chart\" data-chart=\"" + std::to_string(i) + "\">";
@@ -93,9 +94,8 @@ std::string goodput_part(const RunHistory& run) {
   if (total <= 0) return "<p>–: only the end of a run tells it (report.json).</p>\n";
   std::string bar;
   std::vector<std::vector<std::string>> rows;
-  for (std::size_t i = 0; i < run.goodput.size(); ++i) {
-    const TimeKind& kind = run.goodput[i];
-    const std::string colour = "k" + std::to_string(i % 8), share = decimals(100 * kind.seconds / total, 1);
+  for (const TimeKind& kind : run.goodput) {
+    const std::string colour = "kind-" + escaped(kind.name), share = decimals(100 * kind.seconds / total, 1);
     if (kind.seconds > 0)
       bar += "<span class=\"" + colour + "\" style=\"flex:" + short_number(kind.seconds / total) +
              "\" title=\"" + escaped(kind.name) + "\"></span>";
@@ -152,13 +152,13 @@ std::string document(const std::string& title, const std::string& body, const Js
       "'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">"
       "<link rel=\"icon\" href=\"data:,\"><title>" +
       escaped(title) + "</title>\n<style>";
-  page.append(kDygraphsStyle).append(kPageStyle) +=
+  page.append(kDygraphsStyle).append(kPicturesStyle).append(kPageStyle) +=
       "</style></head><body>\n<h1>" + escaped(title) + "</h1>\n" + body;
   page +=
       "<footer>made by dtrun report; curves by dygraphs (MIT licence)</footer>\n"
       "<script type=\"application/json\" id=\"data\">";
   page += for_script(data.dump(-1, ' ', true, Json::error_handler_t::replace)) + "</script>\n<script>";
-  page.append(kDygraphs) += "</script>\n<script>";
+  page.append(kDygraphs).append("</script>\n<script>").append(kPictures) += "</script>\n<script>";
   page.append(kPageScript) += "</script>\n</body></html>\n";
   return page;
 }
@@ -173,13 +173,13 @@ std::string report_page(const RunHistory& run) {
   if (!run.failure.empty()) body += "<h2>What failed</h2>\n<pre>" + escaped(run.failure) + "</pre>\n";
   body += "<h2>Curves</h2>\n" + charts_part(run.charts);
   body += "<h2>Goodput</h2>\n" + goodput_part(run);
-  const std::string pictures = life_pictures(run.life);
+  const std::string pictures = life_part(run.life);
   body +=
       "<h2>Life of the job</h2>\n" +
       (pictures.empty() ? "<p>–: there is no events.jsonl, or no workers were started.</p>\n" : pictures) +
       events_part(run.life);
   body += "<h2>Config</h2>\n" + config_part(run);
-  return document("run " + run.name, body, data_of(run.charts, run.generation_steps));
+  return document("run " + run.name, body, data_of(run.charts, run.generation_steps, run.life));
 }
 
 std::string comparison_page(const RunHistory& a, const RunHistory& b, const Comparison& comparison) {
@@ -196,7 +196,7 @@ std::string comparison_page(const RunHistory& a, const RunHistory& b, const Comp
   body += comparison.config.empty() ? "<p>It does not.</p>\n"
                                     : table_of({"", "A", "B", ""}, rows_of(comparison.config));
   body += "<h2>Curves</h2>\n" + charts_part(comparison.charts);
-  return document(a.name + " and " + b.name, body, data_of(comparison.charts, {}));
+  return document(a.name + " and " + b.name, body, data_of(comparison.charts));
 }
 
 }  // namespace dtrun::cmd

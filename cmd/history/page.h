@@ -1,5 +1,5 @@
 // A report as one HTML file that needs nothing else: no network, no other file. Without JavaScript all of it
-// but the curves is there, and these have tables. Pure.
+// but the pictures is there, and these have tables. Pure.
 #pragma once
 
 #include <string>

@@ -5,9 +5,9 @@
 
 namespace dtrun::rendezvous {
 
-extern const std::string_view kPage;        // HTML, with @STATUS@ where the text of `dtrun status` goes
-extern const std::string_view kPageScript;  // JavaScript
-extern const std::string_view kPageStyle;   // CSS
-extern const std::string_view kPageIcon;    // SVG
+extern const std::string_view kPage;  // HTML, with @STATUS@ where the text of `dtrun status` goes
+extern const std::string_view kPageScript, kRanksScript;  // JavaScript
+extern const std::string_view kPageStyle;                 // CSS
+extern const std::string_view kPageIcon;                  // SVG
 
 }  // namespace dtrun::rendezvous

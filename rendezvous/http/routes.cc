@@ -5,7 +5,7 @@
 
 #include "proto/core/contract.h"
 #include "proto/core/text.h"
-#include "proto/web/dygraphs.h"
+#include "proto/web/web.h"
 #include "rendezvous/http/access.h"
 #include "rendezvous/http/page.h"
 #include "rendezvous/text/exposition.h"
@@ -29,11 +29,12 @@ struct Asset {
   const std::string_view& body;
 };
 // They are the same for everybody, and a browser asks for them without the token.
-const Asset kAssets[] = {{"/page.js", "text/javascript; charset=utf-8", kPageScript},
-                         {"/page.css", "text/css; charset=utf-8", kPageStyle},
-                         {"/icon.svg", "image/svg+xml", kPageIcon},
-                         {"/dygraph.js", "text/javascript; charset=utf-8", kDygraphs},
-                         {"/dygraph.css", "text/css; charset=utf-8", kDygraphsStyle}};
+constexpr const char* kScript = "text/javascript; charset=utf-8";
+constexpr const char* kStyle = "text/css; charset=utf-8";
+const Asset kAssets[] = {{"/page.js", kScript, kPageScript},       {"/ranks.js", kScript, kRanksScript},
+                         {"/pictures.js", kScript, kPictures},     {"/dygraph.js", kScript, kDygraphs},
+                         {"/page.css", kStyle, kPageStyle},        {"/pictures.css", kStyle, kPicturesStyle},
+                         {"/dygraph.css", kStyle, kDygraphsStyle}, {"/icon.svg", "image/svg+xml", kPageIcon}};
 
 int digit_of(char c) {
   if (c >= '0' && c <= '9') return c - '0';

@@ -11,6 +11,7 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -44,24 +45,38 @@ def wait_for(condition, limit=LIMIT_S):
 
 
 class Job:
-    """A training of two workers in a folder of its own, until end()."""
+    """A training in a folder of its own, until end()."""
 
-    def __init__(self, *options, epochs=1000):
+    def __init__(self, *options, epochs=1000, workers=2):
+        self.epochs, self.workers = epochs, workers
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="dtrun-page-test-"))
         self.id = f"page-{os.getpid()}"
         self.environment = {**os.environ, "XDG_RUNTIME_DIR": str(self.folder)}
         (self.folder / "told").touch()
-        with open(self.folder / "told", "w", encoding="utf-8") as told:
-            self.process = subprocess.Popen(
-                [DTRUN, "--standalone", "--nproc_per_node", "2", "--lanes", "1", "--max_restarts", "3", "--rdzv_id", self.id, *options,
-                 ROOT / "configs/fashion_mnist_convnet.json", f"output_dir={self.folder / 'run'}", "train.logging_steps=40",
-                 "train.save_steps=100", "train.eval_steps=400", f"train.num_train_epochs={epochs}"],
-                stdout=told, stderr=told, env=self.environment, start_new_session=True)
+        self.processes = []
+        self.start(*options)
         self.address = urllib.parse.urlsplit(wait_for(lambda: self.status().get("page"))["address"])
 
+    def start(self, *options):
+        self.process = self.train("--standalone", "--nproc_per_node", str(self.workers), *options)
+
+    def run(self, *words):
+        with open(self.folder / "told", "a", encoding="utf-8") as told:
+            self.processes.append(subprocess.Popen(words, stdout=told, stderr=told, env=self.environment, start_new_session=True))
+        return self.processes[-1]
+
+    def train(self, *options, before=()):
+        return self.run(*before, DTRUN, "--lanes", "1", "--max_restarts", "3", "--rdzv_id", self.id, *options,
+                        ROOT / "configs/fashion_mnist_convnet.json", f"output_dir={self.folder / 'run'}", "train.logging_steps=40",
+                        "train.save_steps=100", "train.eval_steps=400", f"train.num_train_epochs={self.epochs}")
+
     def status(self):
-        asked = subprocess.run([DTRUN, "status", self.id, "--json"], capture_output=True, text=True, env=self.environment, check=False)
+        asked = subprocess.run([DTRUN, "status", self.id, "--json", *self.where()], capture_output=True, text=True, env=self.environment,
+                               check=False)
         return json.loads(asked.stdout)[0] if asked.returncode == 0 else {}
+
+    def where(self):
+        return ()
 
     def link(self):
         asked = [DTRUN, "status", self.id, "--open"]
@@ -94,9 +109,41 @@ class Job:
         return connection
 
     def end(self):
-        os.killpg(self.process.pid, signal.SIGTERM)
-        self.process.wait(LIMIT_S)
+        for process in reversed(self.processes):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            process.wait(LIMIT_S)
         shutil.rmtree(self.folder)
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+# A process whose workers share no memory with those outside of it, as if it were another host.
+APART = ("unshare", *(() if os.geteuid() == 0 else ("--map-root-user",)), "--pid", "--fork", "--mount-proc", "--kill-child")
+
+
+class TwoNodes(Job):
+    """The same with a store, and the workers on two nodes, which send each other messages."""
+
+    def start(self, *options):
+        self.port, self.page_port = free_port(), free_port()
+        self.store = self.start_store()
+        join = ("--nnodes", "2", "--nproc_per_node", str(self.workers // 2), *self.where(), *options)
+        self.train(*join, "--node_rank", "0", before=APART if self.apart() else ())
+        self.process = self.train(*join, "--node_rank", "1")
+
+    def start_store(self):
+        return self.run(DTRUN, "store", "--port", str(self.port), "--bind", "127.0.0.1", "--http_port", str(self.page_port))
+
+    @staticmethod
+    def apart():
+        return subprocess.run([*APART, "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+    def where(self):
+        return "--rdzv_endpoint", f"127.0.0.1:{self.port}"
 
 
 def rest_of(connection):
@@ -230,7 +277,7 @@ class BrowserTest(unittest.TestCase):
         if cls.driver is None:
             raise unittest.SkipTest("there is no chromium, chromedriver or selenium here")
         cls.addClassCleanup(cls.driver.quit)
-        cls.job = Job()
+        cls.job = TwoNodes()
         cls.addClassCleanup(cls.job.end)
 
     def data(self, selector):
@@ -281,8 +328,8 @@ class BrowserTest(unittest.TestCase):
         self.assertIn("running", driver.title)
         self.assert_curves_are_the_log()
 
-        killed = self.job.status()["nodes"][0]["pids"][1]
-        os.kill(killed, signal.SIGKILL)
+        self.assert_ranks_are_the_status()
+        os.kill(self.job.status()["nodes"][1]["pids"][0], signal.SIGKILL)  # of a node that is not apart
         seen = "return [...document.querySelectorAll('#events .failure')].map(e => e.textContent)"
         began = time.monotonic()
         failures = wait_for(lambda: driver.execute_script(seen))
@@ -293,6 +340,9 @@ class BrowserTest(unittest.TestCase):
         wait_for(lambda: self.points("loss")[-1][0] > step + 10)
         self.assert_curves_are_the_log()
         wait_for(lambda: self.told() == self.shown())
+        self.assert_the_drawer_has_the_failure()
+        self.assert_life_is_the_goodput()
+        self.assert_the_config_is_shown()
 
         browser.resize(driver, 400, 800)
         wait_for(lambda: driver.execute_script("return document.documentElement.scrollWidth") <= 400)
@@ -304,6 +354,91 @@ class BrowserTest(unittest.TestCase):
         self.assert_nothing_went_wrong()
         self.assert_text_without_scripts()
 
+    def table(self, selector):
+        """The numbers of its cells, by row; None for one that is not measured."""
+        return self.driver.execute_script(
+            "return [...document.querySelectorAll(arguments[0] + ' tbody tr')].map(row => [...row.querySelectorAll('data')]"
+            ".map(cell => cell.value === '' ? null : Number(cell.value)))", selector)
+
+    def assert_ranks_are_the_status(self):
+        self.driver.execute_script("find('heat-numbers').open = true")
+
+        def newest_window_is_the_status():
+            told = [node["workers"][0].get("own_time_ratio") for node in self.job.status()["nodes"]]
+            return None not in told and [row[0] for row in self.table("#heat-table")] == told
+        wait_for(newest_window_is_the_status)
+        # Drawn as the numbers say: the two newest cells of the picture have the colours of their ratios.
+        self.assertEqual(*self.driver.execute_script(
+            """drawHeat();
+               const map = find("heat"), canvas = map.getContext("2d"), columns = windows.filter(w => w[1] === shown.generation);
+               const ground = groundOf(find("heat-part"));
+               const x = (1 - 0.5 / WINDOWS_KEPT) * map.width, ratios = columns[columns.length - 1][2];
+               const strip = canvas.getImageData(x, 0, 1, map.height).data, high = map.height / ratios.length;
+               const drawn = ratios.map((_, rank) => 4 * Math.floor((rank + 0.4) * high)).map(at => strip.slice(at, at + 3));
+               return [drawn.map(pixel => `rgb(${pixel})`), ratios.map(ratio => heatColour(ratio, ground))];"""))
+
+        if not self.job.apart():
+            return
+
+        def matrix_is_the_status():
+            times = [node["workers"][0]["times"] for node in self.job.status()["nodes"]]
+            waited = [100 * times[rank]["wait_for"][1 - rank] / times[rank]["steps"] for rank in (0, 1)]
+            return waited[0] > 0 and self.table("#matrix") == [[None, waited[0]], [waited[1], None]]
+        wait_for(matrix_is_the_status)
+
+    def assert_the_drawer_has_the_failure(self):
+        self.driver.execute_script("document.querySelectorAll('#ranks button')[1].click()")
+        wait_for(lambda: self.driver.find_element("css selector", "#rank-title").text == f"Rank 1 on {socket.gethostname()}")
+
+        def drawer_is_the_status():
+            worker = self.job.status()["nodes"][1]["workers"][0]
+            told = [worker["pid"], worker["step"], worker["usage"]["resident_bytes"], worker["usage"]["cpu"]]
+            return told == [float(self.data(f"[data-rank='{name}']") or -1) for name in ("pid", "step", "memory", "cpu")]
+        wait_for(drawer_is_the_status)
+        self.assertIn("SIGKILL", self.driver.find_element("css selector", "#rank-words").text)
+
+    def assert_life_is_the_goodput(self):
+        self.driver.execute_script("find('life-numbers').open = true")
+
+        def seconds_of_kinds_are_alike():
+            shown = {}
+            for kind, seconds in self.driver.execute_script("return lifeSpans().map(span => [span.kind, span.end - span.begin])"):
+                shown[kind] = shown.get(kind, 0) + seconds
+            told = {kind: seconds for kind, seconds in self.job.status()["goodput"].items() if kind not in ("ratio", "steps_redone")}
+            return all(abs(shown.get(kind, 0) - seconds) < 1 + seconds / 10 for kind, seconds in told.items())
+        wait_for(seconds_of_kinds_are_alike)
+        bars = self.driver.execute_script("return [...document.querySelectorAll('#life rect')].map(bar => bar.getAttribute('class'))")
+        self.assertLessEqual({"kind-training", "kind-loading"}, set(bars))
+        self.assertEqual(self.driver.execute_script("return document.querySelectorAll('#life .mark').length"), 1)
+        self.assertGreaterEqual(len(self.table("#life-table")), len(bars) - 1)
+
+    def assert_the_config_is_shown(self):
+        self.driver.execute_script("find('config-part').open = true")
+        wait_for(lambda: "train.eval_steps 400" in self.driver.find_element("css selector", "#config").text)
+        version = subprocess.run([DTRUN, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
+        self.assertIn(f"dtrun {version}", self.driver.find_element("css selector", "#version").text)
+
+    def test_left_open_it_goes_on_once_its_coordinator_is_restarted(self):
+        driver = self.driver
+        driver.get(self.job.address.geturl())
+        wait_for(lambda: self.points("loss"))
+        os.kill(self.job.store.pid, signal.SIGKILL)
+        wait_for(lambda: driver.find_element("css selector", "#lost").is_displayed())
+        step = self.shown()["step"]
+        self.job.store.wait()
+        self.job.store = self.job.start_store()
+        wait_for(lambda: not driver.find_element("css selector", "#lost").is_displayed())
+        wait_for(lambda: (self.shown()["step"] or 0) > step + 10 and self.told() == self.shown())
+        wait_for(lambda: "when this coordinator began" in driver.find_element("css selector", "#life-since").text)
+        self.assert_curves_are_the_log_since_then(step)
+        self.assertEqual([line for line in browser.console(driver) if "net::ERR_" not in line], [])
+
+    def assert_curves_are_the_log_since_then(self, step):
+        shown = wait_for(lambda: self.points("loss"))
+        self.assertGreater(shown[-1][0], step)
+        logged = {line["step"]: line["loss"] for line in self.job.lines("train")}
+        self.assertEqual(shown, [[at, logged[at]] for at, _ in shown])
+
     def assert_each_picture_has_words(self):
         charts = self.driver.execute_script(
             "return [...document.querySelectorAll('figure:not([hidden])')].map(f => [f.querySelector('[role=img]').ariaLabel,"
@@ -312,15 +447,22 @@ class BrowserTest(unittest.TestCase):
         self.assertTrue(all(label and label.startswith("curve of ") for label, _ in charts), charts)
         wait_for(lambda: self.driver.execute_script(
             "return [...document.querySelectorAll('figure:not([hidden]) details')].every(d => d.querySelectorAll('tbody tr').length > 0)"))
+        for picture, words in (("#heat", r"own times of 2 ranks in \d+ windows; in the newest rank [01] is the slowest, with "),
+                               ("#life svg", "what happened from ")):
+            wait_for(lambda picture=picture, words=words: re.match(words, self.driver.execute_script(
+                "return document.querySelector(arguments[0]).ariaLabel", picture)))
+        sizes = self.driver.execute_script(
+            "return performance.getEntriesByType('resource').filter(e => /(js|css|svg)$/.test(e.name)).map(e => e.decodedBodySize)")
+        self.assertTrue(100_000 < sum(sizes) < 200_000, sizes)
 
     def assert_keyboard_reaches_everything(self):
         from selenium.webdriver.common.keys import Keys  # pylint: disable=import-outside-toplevel
         self.driver.execute_script("document.activeElement.blur()")
         reached = set()
-        for _ in range(40):
+        for _ in range(60):
             self.driver.switch_to.active_element.send_keys(Keys.TAB)
             reached.add(self.driver.execute_script("const e = document.activeElement; return e.id || e.tagName"))
-        self.assertLessEqual({"log", "filter", "SUMMARY", "A"}, reached)
+        self.assertLessEqual({"log", "filter", "SUMMARY", "A", "BUTTON", "heat", "rank-close"}, reached)
 
     def assert_text_without_scripts(self):
         self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
@@ -328,13 +470,13 @@ class BrowserTest(unittest.TestCase):
         text = self.driver.find_element("css selector", "body").text
         self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
         self.assertIn(f"run {self.job.id} at ", text)
-        self.assertIn("world size 2, nodes wanted 1, restarts 1 of 3", text)
+        self.assertIn("world size 2, nodes wanted 2, restarts 1 of 3", text)
         self.assertRegex(text, r"step \d+ of \d+, epoch \d+\.\d\d, loss ")
 
 
 def make_pictures(folder):
     """A run that lost a worker, as the docs show it."""
-    job = Job(epochs=5)
+    job = TwoNodes(epochs=20, workers=4)
     driver = browser.chromium()
     driver.get(job.address.geturl())
 
@@ -343,12 +485,14 @@ def make_pictures(folder):
 
     for step in (300, 700):
         wait_for_step(step)
-        os.kill(job.status()["nodes"][0]["pids"][1], signal.SIGKILL)
-        wait_for(lambda: job.status()["world_size"] == 2)
+        os.kill(job.status()["nodes"][1]["pids"][0], signal.SIGKILL)
+        wait_for(lambda: job.status()["phase"] == "running")
     wait_for_step(1400)
-    for name, width, height, scheme in (("page", 1280, 1120, "light"), ("page-narrow", 400, 900, "dark")):
+    for name, width, height, scheme, top in (("page", 1280, 1120, "light", "job"), ("page-narrow", 400, 900, "dark", "job"),
+                                             ("page-ranks", 1280, 1000, "light", "life-title")):
         browser.resize(driver, width, height)
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+        driver.execute_script("select(arguments[0] === 'job' ? null : 0); find(arguments[0]).scrollIntoView()", top)
         time.sleep(2)  # for the redrawing
         driver.save_screenshot(str(folder / f"{name}.png"))
     driver.quit()

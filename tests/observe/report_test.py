@@ -119,7 +119,7 @@ class ReportTest(unittest.TestCase):
         self.assertIn("rank 1: signal 9 (SIGKILL)", text)
         self.assertIn(f"{100 * report['goodput']['ratio']:.1f} % of", text)
         self.assertIn("train.learning_rate\t0.04", text)
-        bars = self.driver.execute_script("return document.querySelectorAll('svg .node').length")
+        bars = self.driver.execute_script("return document.querySelectorAll('svg .kind-training').length")
         self.assertGreaterEqual(report["generation"], 2)
         self.assertEqual(bars, report["generation"])
         self.assertEqual(self.driver.execute_script("return document.querySelectorAll('svg .mark').length"), 1)

@@ -21,6 +21,7 @@ function path(rest, parameters = {}) {
 const whole = new Intl.NumberFormat("en", {maximumFractionDigits: 0});
 const fixed = digits => value => value.toFixed(digits);
 const percent = value => (100 * value).toFixed(1) + " %";
+const clock = time => new Date(time * 1000).toLocaleTimeString("en-GB");
 
 function duration(seconds) {
   const s = Math.max(0, Math.round(seconds)), two = n => String(n).padStart(2, "0");
@@ -34,14 +35,7 @@ function bytes(count) {
   return mebibytes < 1024 ? mebibytes.toFixed(1) + " MiB" : (mebibytes / 1024).toFixed(1) + " GiB";
 }
 
-// ---- Elements
-
-function element(tag, text, className) {
-  const made = document.createElement(tag);
-  if (text !== undefined) made.textContent = text;
-  if (className) made.className = className;
-  return made;
-}
+// ---- Elements (element() is of pictures.js)
 
 // A number for people, with the number itself beside it for programs.
 function data(value, format) {
@@ -74,7 +68,7 @@ function table(target, titles, rows) {
 
 const PHASES = {gathering: "waiting for nodes", running: "running", stopping: "stopping", over: "over"};
 const recent = [];  // [seconds, step] of the last half minute, for the time left
-let previous = null;  // a status some seconds ago, for rates
+let shown = null;  // the newest status
 
 function timeLeft(progress) {
   const now = performance.now() / 1000;
@@ -110,37 +104,43 @@ function showHead(run) {
   verdict.className = run.verdict && run.verdict.serious ? "serious" : "";
 }
 
+// `entries`: [name, value, format].
+function facts(target, key, entries) {
+  fill(target, ...entries.map(([name, value, format]) => {
+    const box = element("div"), value_box = element("dd");
+    value_box.append(data(value, format));
+    value_box.dataset[key] = name;
+    box.append(element("dt", name), value_box);
+    return box;
+  }));
+}
+
 function showProgress(run) {
   const progress = run.progress || {};
-  const entries = [
+  facts(find("progress"), "progress", [
     ["step", progress.step, whole.format], ["of", progress.total_steps, whole.format],
     ["epoch", progress.epoch, fixed(2)], ["loss", progress.loss, fixed(4)],
     ["samples/s", progress.samples_per_second || null, whole.format],
     ["time left", run.phase === "running" && progress.total_steps ? timeLeft(progress) : null, duration],
-    ["GPU memory", progress.gpu_memory_used, bytes]];
-  const parts = [];
-  for (const [name, value, format] of entries) {
-    const box = element("div");
-    const value_box = element("dd");
-    value_box.append(data(value, format));
-    value_box.dataset.progress = name;
-    box.append(element("dt", name), value_box);
-    parts.push(box);
-  }
-  fill(find("progress"), ...parts);
+    ["GPU memory", progress.gpu_memory_used, bytes]]);
   const bar = find("bar");
   bar.max = progress.total_steps || 1;
   bar.value = progress.step || 0;
 }
 
-function showGoodput(goodput) {
-  const body = find("goodput").tBodies[0];
+// Kinds of goodput with their seconds, and the sum.
+function kindsOf(goodput) {
   const kinds = Object.entries(goodput || {}).filter(([kind]) => kind !== "ratio" && kind !== "steps_redone");
-  const total = kinds.reduce((sum, [, seconds]) => sum + seconds, 0);
+  return [kinds, kinds.reduce((sum, [, seconds]) => sum + seconds, 0)];
+}
+
+function showGoodput(goodput) {
+  const body = find("goodput").tBodies[0], [kinds, total] = kindsOf(goodput);
   fill(body, ...kinds.map(([kind, seconds]) => {
-    const share = element("div", undefined, kind === "training" ? "share" : "share loss");
+    const share = element("div", undefined, "share kind-" + kind), name = element("span", kind);
     share.style.width = (total > 0 ? 100 * seconds / total : 0) + "%";
-    const made = row([kind, data(seconds, fixed(1)), total > 0 ? percent(seconds / total) : NONE, share]);
+    name.prepend(element("span", undefined, "swatch kind-" + kind));
+    const made = row([name, data(seconds, fixed(1)), total > 0 ? percent(seconds / total) : NONE, share]);
     made.dataset.kind = kind;
     return made;
   }));
@@ -154,51 +154,43 @@ function showNodes(nodes) {
     node.gpu || (node.device ? node.device.split(",")[0] : NONE)]));
 }
 
-const RANKS_SHOWN = 256;
-
-function workersOf(run) {
-  const workers = [];
-  for (const node of run.nodes) {
-    const told = node.workers || node.ranks.map((rank, i) => ({rank, pid: node.pids[i]}));
-    for (const worker of told) workers.push({...worker, host: node.host});
-  }
-  return workers.sort((a, b) => a.rank - b.rank);
-}
-
-// Since the previous look, if the counters went on; else since the worker began.
-function growth(worker, before, part) {
-  const now = worker[part], then = before && before.pid === worker.pid ? before[part] : undefined;
-  if (!now) return {};
-  return Object.fromEntries(Object.entries(now).map(([key, value]) => [key, value - (then ? then[key] : 0)]));
-}
-
-function showRanks(run) {
-  const workers = workersOf(run), before = new Map((previous ? previous.workers : []).map(w => [w.rank, w]));
-  const rows = workers.slice(0, RANKS_SHOWN).map(worker => {
-    const old = before.get(worker.rank);
-    const times = growth(worker, old, "times"), usage = growth(worker, old, "usage");
-    const all = times.math + times.data + times.wait_peers + times.other;
-    const share = part => data(all > 0 ? times[part] / all : null, percent);
-    const seconds = old && old.pid === worker.pid && worker.usage && old.usage ? (performance.now() - previous.at) / 1000 : null;
-    const rate = value => data(seconds && known(value) ? value / seconds : null, percent);
-    return [String(worker.rank), worker.host, worker.pid ? String(worker.pid) : NONE, data(worker.step || null, whole.format),
-            share("math"), share("data"), share("wait_peers"), share("other"), rate(usage.cpu), rate(usage.cpu_wait),
-            data(worker.usage && worker.usage.resident_bytes, bytes),
-            data(worker.usage && worker.usage.output_age, s => duration(s) + " ago")];
-  });
-  table(find("ranks"), ["rank", "host", "pid", "step", "math", "data", "waiting", "other", "CPU", "ready, no CPU", "memory",
-                        "last output"], rows);
-  if (workers.length > RANKS_SHOWN) find("ranks").append(element("caption", "the first " + RANKS_SHOWN + " of " + workers.length));
-  if (!previous || performance.now() - previous.at > 5000) previous = {at: performance.now(), workers};
-}
-
 function showStatus(run) {
+  const before = shown;
+  shown = run;
   find("lost").hidden = true;
   showHead(run);
   showProgress(run);
   showGoodput(run.goodput);
   showNodes(run.nodes);
   showRanks(run);
+  showLife();
+  if (!before || before.generation !== run.generation) drawHeat();
+}
+
+// ---- The life of the job
+
+let life = [];  // [kind of goodput, or null once it is over, time from which on]
+let ahead = 0;  // of the coordinator's clock before the browser's, in seconds
+let lifeAt = -Infinity;
+
+function lifeSpans() {
+  const now = Date.now() / 1000 + ahead;
+  const end = i => i + 1 < life.length ? life[i + 1][1] : now;
+  return life.map(([kind, begin], i) => ({kind, begin, end: end(i)})).filter(span => span.kind);
+}
+
+function showLife() {
+  if (!life.length || performance.now() - lifeAt < 10 * life.length) return;
+  lifeAt = performance.now();
+  const spans = lifeSpans(), begin = spans[0].begin, end = spans[spans.length - 1].end;
+  const bars = spans.map(span => ({...span, title: span.kind + ", " + duration(span.end - span.begin)}));
+  const marks = events.filter(event => event.kind === "failure").map(event => ({time: event.time, title: event.text}));
+  drawLife(find("life"), {begin, end, rows: [{name: "", bars}], marks});
+  const [, lasted] = kindsOf(shown.goodput);
+  find("life-since").textContent = lasted > end - begin + 10 ? "since " + clock(begin) + ", when this coordinator began" : "";
+  if (find("life-numbers").open)
+    table(find("life-table"), ["from", "spent on", "for"],
+          spans.slice(-200).reverse().map(span => [clock(span.begin), span.kind, data(span.end - span.begin, duration)]));
 }
 
 // ---- Curves
@@ -213,11 +205,6 @@ const CHARTS = [
   {title: "learning rate", curves: [["learning_rate", "learning rate"]], format: value => value.toPrecision(3)},
   {title: "gradient norm", curves: [["grad_norm", "gradient norm"]], format: fixed(3), log: true}];
 
-// Its legend is made of styles in markup, which the page's Content-Security-Policy refuses; ours is the caption.
-Dygraph.PLUGINS = Dygraph.PLUGINS.filter(plugin => plugin !== Dygraph.Plugins.Legend);
-
-const colour = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
-
 // A step that is there already: training went back, and what came after it is no more.
 function addPoints(series) {
   for (const [name, points] of Object.entries(series)) {
@@ -230,111 +217,52 @@ function addPoints(series) {
   }
 }
 
-// Rows of [step, value of each curve, or null].
-function rowsOf(chart) {
-  const rows = new Map();
-  chart.curves.forEach(([name], i) => {
-    for (const [step, value] of curves[name] || []) {
-      if (!rows.has(step)) rows.set(step, [step, ...chart.curves.map(() => null)]);
-      rows.get(step)[i + 1] = value;
-    }
-  });
-  return [...rows.values()].sort((a, b) => a[0] - b[0]);
-}
-
-const MARKS = {failure: ["red", "▼"], generation: ["dim", "│"], checkpoint: ["orange", "◆"]};
-
-function drawMarks(canvas, area, graph) {
-  canvas.save();
-  canvas.font = "12px sans-serif";
-  canvas.textAlign = "center";
-  for (const event of events) {
-    const mark = MARKS[event.kind];
-    if (!mark) continue;
-    const x = Math.round(graph.toDomXCoord(event.step)) + 0.5;
-    if (!(x >= area.x && x <= area.x + area.w)) continue;
-    canvas.strokeStyle = canvas.fillStyle = colour(mark[0]);
-    if (event.kind !== "checkpoint") {
-      canvas.beginPath();
-      canvas.moveTo(x, area.y);
-      canvas.lineTo(x, area.y + area.h);
-      canvas.stroke();
-    }
-    canvas.fillText(mark[1], x, event.kind === "checkpoint" ? area.y + area.h - 2 : area.y + 11);
-  }
-  canvas.restore();
-}
+const MARKS = {failure: ["#c00030", "▼"], generation: ["#7f7f7f", "│"], checkpoint: ["#e69f00", "◆"]};
 
 function makeChart(chart) {
-  const figure = element("figure"), caption = element("figcaption"), value = element("output", "");
-  caption.append(element("b", chart.title), value);
+  const figure = element("figure"), caption = element("figcaption"), legend = element("output", "");
+  const more = element("details"), numbers = element("table");
+  caption.append(element("b", chart.title), legend);
   chart.box = element("div", undefined, "chart");
   chart.box.setAttribute("role", "img");
-  const more = element("details"), numbers = element("table");
   more.append(element("summary", "the numbers"), numbers);
-  more.addEventListener("toggle", () => { if (more.open) showNumbers(chart, numbers); });
-  new ResizeObserver(() => { if (chart.graph) chart.graph.resize(); }).observe(chart.box);
   chart.numbers = () => { if (more.open) showNumbers(chart, numbers); };
+  more.addEventListener("toggle", chart.numbers);
   figure.append(caption, chart.box, more);
   find("charts").append(figure);
-  const label = (i, point) => chart.curves[i][1] + " " + chart.format(point);
-  chart.options = {
-    labels: ["step", ...chart.curves.map(([, title]) => title)], connectSeparatedPoints: true, legend: "never",
-    strokeWidth: 1.5, includeZero: Boolean(chart.zero), underlayCallback: drawMarks, highlightCircleSize: 3,
-    axes: {x: {axisLabelFormatter: step => Number.isInteger(step) ? whole.format(step) : ""},
-           y: {axisLabelFormatter: value => String(Number(value.toPrecision(7))), axisLabelWidth: 72}},
-    highlightCallback: (_, step, points) => {
-      value.textContent = "step " + whole.format(step) + ": " +
-          points.map(p => label(chart.curves.findIndex(([, title]) => title === p.name), p.yval)).join(", ");
-    },
-    unhighlightCallback: () => { value.textContent = ""; },
-    drawPoints: true, pointSize: 1.5};
+  chart.picture = new CurvePicture(chart.box, legend, chart.curves.map(([, title]) => title), chart);
   return chart;
 }
 
 function showNumbers(chart, target) {
-  const rows = rowsOf(chart), every = Math.ceil(rows.length / 200);
-  table(target, ["step", ...chart.curves.map(([, title]) => title)],
-        rows.filter((_, i) => i % every === 0 || i === rows.length - 1).reverse().map(
-            ([step, ...values]) => [whole.format(step), ...values.map(v => known(v) ? chart.format(v) : NONE)]));
+  const rows = chart.picture.rows, every = Math.ceil(rows.length / 200);
+  table(target, ["step", ...chart.picture.names], rows.filter((_, i) => i % every === 0 || i === rows.length - 1).reverse().map(
+      ([step, ...values]) => [whole.format(step), ...values.map(v => known(v) ? chart.format(v) : NONE)]));
 }
 
 function draw(chart) {
-  const rows = rowsOf(chart), figure = chart.box.parentElement;
-  figure.hidden = rows.length === 0;
-  if (figure.hidden) return;
-  const options = {...chart.options, logscale: Boolean(chart.log) && find("log").checked};
-  const last = rows[rows.length - 1];
-  const said = chart.curves.map(([name, title]) => {
-    const curve = curves[name];
-    return curve && curve.length ? title + " " + chart.format(curve[curve.length - 1][1] ?? NaN) : "";
-  }).filter(text => text).join(", ");
-  chart.box.setAttribute("aria-label", "curve of " + chart.title + " up to step " + last[0] + ": " + said);
-  if (chart.graph) chart.graph.updateOptions({file: rows, logscale: options.logscale});
-  else chart.graph = new Dygraph(chart.box, rows, {
-    ...options, colors: [colour("blue"), colour("orange")], gridLineColor: colour("line"), axisLineColor: colour("line")});
+  const points = chart.curves.map(([name]) => curves[name] || []);
+  const empty = points.every(curve => curve.length === 0);
+  chart.box.parentElement.hidden = empty;
+  if (empty) return;
+  const marks = events.filter(event => MARKS[event.kind]).map(({kind, step}) =>
+      ({step, colour: MARKS[kind][0], sign: MARKS[kind][1], line: kind !== "checkpoint"}));
+  chart.picture.show(points, marks, Boolean(chart.log) && find("log").checked);
+  const last = chart.picture.rows[chart.picture.rows.length - 1][0];
+  chart.box.setAttribute("aria-label", "curve of " + chart.title + " up to step " + last + ": " + chart.picture.words);
   chart.numbers();
 }
 
 let charts = [];
 function drawAll() { for (const chart of charts) draw(chart); }
 
-function recolour() {
-  for (const chart of charts) {
-    if (chart.graph) chart.graph.destroy();
-    chart.graph = null;
-  }
-  drawAll();
-}
-
 // ---- Events
 
 function showEvents() {
   const words = find("filter").value.toLowerCase();
   const lines = events.map(event => {
-    const item = element("li", undefined, event.kind), at = new Date(event.time * 1000);
-    const time = element("time", at.toLocaleTimeString("en-GB"));
-    time.dateTime = at.toISOString();
+    const item = element("li", undefined, event.kind), time = element("time", clock(event.time));
+    time.dateTime = new Date(event.time * 1000).toISOString();
     const what = event.kind === "checkpoint" ? "checkpoint of step " + whole.format(event.step) :
         event.kind + ": " + (event.text || "none stands out any more");
     item.append(time, what);
@@ -353,7 +281,22 @@ function showLinks(id) {
   };
   const api = "api/v1/runs/" + encodeURIComponent(id);
   fill(find("links"), link("status as JSON", path(api)), link("curves", path(api + "/series")),
-       link("events", path(api + "/events")), link("all runs", path("api/v1/runs")));
+       link("events", path(api + "/events")), link("all runs", path("api/v1/runs")), link("metrics", path("metrics")));
+}
+
+// "train.learning_rate" and its value, for all that are no objects themselves.
+function flattened(config, above = "") {
+  return Object.entries(config).flatMap(([key, value]) =>
+      value && typeof value === "object" && !Array.isArray(value) ? flattened(value, above + key + ".")
+                                                                  : [[above + key, JSON.stringify(value)]]);
+}
+
+async function showConfig(id) {
+  const told = await (await fetch(path("api/v1/runs/" + encodeURIComponent(id) + "/config"))).json();
+  find("version").textContent = "dtrun " + told.version + ", protocol " + told.protocol +
+      (told.command.length ? "; it runs " + told.command.join(" ") : "");
+  table(find("config"), ["config", "value"], flattened(told.config || {}));
+  find("config").hidden = !told.config;
 }
 
 function follow(id) {
@@ -363,14 +306,30 @@ function follow(id) {
   charts = CHARTS.map(makeChart);
   find("log").addEventListener("change", drawAll);
   find("filter").addEventListener("input", showEvents);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
-  const stream = new EventSource(path("api/v1/stream", {run: id}));
-  stream.addEventListener("status", message => showStatus(JSON.parse(message.data)));
+  find("life-numbers").addEventListener("toggle", () => { lifeAt = -Infinity; showLife(); });
+  find("config-part").addEventListener("toggle", () => { if (find("config-part").open) showConfig(id); });
+  find("rank-close").addEventListener("click", () => select(null));
+  followHeat();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawHeat);
+  listen(id, "");
+}
+
+// `since`: the id of the newest status that is known.
+function listen(id, since) {
+  const stream = new EventSource(path("api/v1/stream", {run: id, since}));
+  stream.addEventListener("status", message => {
+    since = message.lastEventId;
+    showStatus(JSON.parse(message.data));
+  });
   stream.addEventListener("point", message => {
     const told = JSON.parse(message.data);
     if (told.anew) for (const name of Object.keys(curves)) delete curves[name];
     addPoints(told.series);
+    windows = (told.anew ? [] : windows).concat(told.windows).slice(-WINDOWS_KEPT);
+    if (told.anew || told.life.length) life = told.life;
+    ahead = told.now - Date.now() / 1000;
     drawAll();
+    if (told.windows.length) drawHeat();
   });
   stream.addEventListener("event", message => {
     const told = JSON.parse(message.data);
@@ -380,9 +339,10 @@ function follow(id) {
   });
   stream.addEventListener("error", () => {
     const lost = find("lost");
-    if (lost.hidden) lost.textContent = "no word from the coordinator since " + new Date().toLocaleTimeString("en-GB") +
-        ": what is shown is older";
+    if (lost.hidden) lost.textContent = "no word from the coordinator since " + clock(Date.now() / 1000) +
+        ": what is shown is older. Should another host be the coordinator now, `dtrun status` says where the page is.";
     lost.hidden = false;
+    if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 2000, id, since);
   });
 }
 
