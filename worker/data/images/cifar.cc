@@ -81,7 +81,7 @@ Status read_file(const Form& form, const fs::path& path, std::vector<std::uint8_
   const auto file = InputFile::open(path);
   if (!file.ok()) return file.status();
   std::vector<std::uint8_t> records(samples.value() * form.record());
-  if (const Status status = file.value().read(0, records); !status.ok()) return status;
+  if (Status status = file.value().read(0, records); !status.ok()) return status;
   for (std::size_t n = 0; n < samples.value(); ++n) {
     const std::uint8_t* const record = records.data() + n * form.record();
     const std::uint8_t label = record[form.labels - 1];
