@@ -110,10 +110,15 @@ double AcceptQueue::strange_failures(Millis now) const {
   return left_of(strange_.count, strange_.counted_at, limits_.strange_failures_per_second, now);
 }
 
+std::size_t AcceptQueue::most_strange(Millis now) const {
+  const std::size_t most = limits_.handshaking - limits_.handshaking / 4;
+  return strange_failures(now) > 0 ? std::min(most, limits_.strange_at_once) : most;
+}
+
 bool AcceptQueue::may_begin(const Source& source, Millis now) const {
   return may_begin_after(failures_of(source, now), source.handshaking, limits_.failures) &&
          (source.known ||
-          (strange_handshaking_ < limits_.handshaking - limits_.handshaking / 4 &&
+          (strange_handshaking_ < most_strange(now) &&
            may_begin_after(strange_failures(now), strange_handshaking_, limits_.strange_failures)));
 }
 

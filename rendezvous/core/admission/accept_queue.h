@@ -3,10 +3,12 @@
 // hello, then until its turn comes: sources (addresses) take turns, and only a few handshakes go on at once.
 // A source with many failed handshakes may begin only some a second. The same limit holds for all sources
 // together from which no handshake ever succeeded: each handshake costs a millisecond of a processor. A
-// handshake that succeeded no longer counts. Members mark their hello, which unauthenticated peers can
-// imitate: the members' queue has a turn of its own, whatever the address, as long as few of its handshakes
-// fail. If too many connections wait, the queue closes those that are most likely to be useless; if there are
-// none, new connections stay in the kernel's backlog for a while. Pure.
+// handshake that succeeded no longer counts. While some of theirs fail, only few of these sources have one at
+// a time: on a processor that others use too, a member's handshake would wait behind theirs. Members mark
+// their hello, which unauthenticated peers can imitate: the members' queue has a turn of its own, whatever
+// the address, as long as few of its handshakes fail. If too many connections wait, the queue closes those
+// that are most likely to be useless; if there are none, new connections stay in the kernel's backlog for a
+// while. Pure.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +37,7 @@ class AcceptQueue {
     int failures_per_second = 20;   // and then
     int strange_failures = 200;     // the same, of all sources together that no handshake succeeded from
     int strange_failures_per_second = 50;
+    std::size_t strange_at_once = 16;  // handshakes of strange sources, while some of these fail
 
     // Limits that fit into `files` open files: a handshake takes two, and one is kept for a new connection
     // that replaces a waiting one. At least one handshake and two waiting connections, at most the defaults
@@ -95,6 +98,7 @@ class AcceptQueue {
   std::optional<Id> who_goes(Millis now) const;
   double failures_of(const Source& source, Millis now) const;
   double strange_failures(Millis now) const;
+  std::size_t most_strange(Millis now) const;
   bool may_begin(const Source& source, Millis now) const;
   std::optional<Id> take_from(Source& source);
   // Takes it out, however it ended.

@@ -253,6 +253,25 @@ TEST_CASE("of all sources that nobody knows only some handshakes may fail; a kno
   CHECK(queue.take_next(1000).size() == 2);
 }
 
+TEST_CASE(
+    "while handshakes of unknown addresses fail, sixteen of them go on at once; a known one does not "
+    "notice") {
+  AcceptQueue queue({});
+  arrive(queue, 1000, "member");
+  CHECK(queue.take_next(0) == Ids{1000});
+  queue.proven(1000);
+  for (AcceptQueue::Id id = 1; id <= 100; ++id) arrive(queue, id, std::to_string(id));
+  CHECK(queue.take_next(0).size() == 100);  // nothing speaks against them yet
+  for (AcceptQueue::Id id = 101; id <= 140; ++id) arrive(queue, id, std::to_string(id));
+  for (AcceptQueue::Id id = 1; id <= 84; ++id) queue.failed(id, 0);
+  CHECK(queue.take_next(0).empty());
+  queue.proven(85);
+  CHECK(queue.take_next(0).size() == 1);
+  arrive(queue, 1001, "member");
+  CHECK(queue.take_next(0) == Ids{1001});
+  CHECK(queue.take_next(2000).size() == 39);  // all is forgiven
+}
+
 TEST_CASE("who comes in from a new address while others fail there is known from then on") {
   AcceptQueue queue({.strange_failures = 10, .strange_failures_per_second = 0});
   for (AcceptQueue::Id id = 1; id <= 100; ++id) arrive(queue, id, std::to_string(id));
