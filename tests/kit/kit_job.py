@@ -197,11 +197,15 @@ class KitJob:
             yield [(time - at) * 1e3 for time in times]
 
 
-def check_steps(test, job, total):
+def check_steps(test, job, total, killed=()):
     """Every step was done, all ranks had the same parameters after each (with units, all with the same place in theirs), and
-    nobody did one twice; all ended alike."""
+    nobody did one twice; all ended alike. Where several workers were `killed` (pids) a step may be lost with those who had its
+    gradients: the others do it again, as fewer, with other bits."""
     seen, hashes, done = set(), collections.defaultdict(set), collections.Counter()
+    kept = {(line["step"], line["gen"]) for line in job.lines("step") if line["pid"] not in killed}
     for line in job.lines("step"):
+        if (line["step"], line["gen"]) not in kept:
+            continue
         seen.add(line["step"])
         hashes[line["step"], line["place"]].add(line["hash"])
         done[line["pid"], line["step"]] += 1

@@ -27,10 +27,10 @@ class SparesTest(unittest.TestCase):
         self.assertIsNotNone(spare, job.errors())
         return spare
 
-    def ends(self, job):
+    def ends(self, job, killed=()):
         job.process.send_signal(signal.SIGTERM)
         self.assertEqual(job.end(60), 143, job.errors())
-        check_steps(self, job, job.lines("end")[0]["done"])
+        check_steps(self, job, job.lines("end")[0]["done"], killed)
 
     def test_a_spare_takes_the_rank_of_a_worker_that_dies(self):
         job, (generation, pids) = self.start()
@@ -54,12 +54,14 @@ class SparesTest(unittest.TestCase):
     def check_killed(self, victims):
         """`victims`: of the pids by rank and the spare's, one just after the other."""
         job, (generation, pids) = self.start()
-        for victim in victims(pids, self.waits(job)):
+        killed = victims(pids, self.waits(job))
+        for victim in killed:
             os.kill(victim, signal.SIGKILL)
             time.sleep(0.05)
-        self.assertIsNotNone(job.whole(generation), job.errors())
-        self.assertIn(pids[0], job.whole(generation)[1].values())
-        self.ends(job)
+        after = job.whole(generation)
+        self.assertIsNotNone(after, job.errors())
+        self.assertIn(pids[0], after[1].values(), job.errors())
+        self.ends(job, killed)
 
     def test_two_workers_are_killed(self):
         self.check_killed(lambda pids, spare: (pids[2], pids[1]))
