@@ -71,6 +71,10 @@ Value ProgramBuilder::max_pool(Value in, int kernel) {
   return push(MaxPool2d{kernel}, in, {shape.channels, shape.height / kernel, shape.width / kernel});
 }
 
+Value ProgramBuilder::global_average_pool(Value in) {
+  return push(GlobalAveragePool{}, in, {row(in).channels, 1, 1});
+}
+
 Value ProgramBuilder::flatten(Value in) {
   return push(Flatten{}, in, {static_cast<int>(row(in).size()), 1, 1});
 }

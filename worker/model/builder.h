@@ -20,6 +20,7 @@ class ProgramBuilder {
   // REQUIRES of conv and max_pool: `in` is at least kernel x kernel
   Value conv(Value in, const std::string& name, int out_channels, int kernel);
   Value max_pool(Value in, int kernel);
+  Value global_average_pool(Value in);  // one value a channel
   Value flatten(Value in);
   // PyTorch's linear layer: its weight is [out, in]; weight and bias begin as U(-1/sqrt(fan_in),
   // 1/sqrt(fan_in)).

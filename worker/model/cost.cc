@@ -1,7 +1,6 @@
 #include "worker/model/cost.h"
 
 #include <algorithm>
-#include <string>
 
 #include "proto/core/overloaded.h"
 
@@ -33,8 +32,6 @@ double products_of(const Program& program, const Node& node) {
                     node.op);
 }
 
-std::string text(int number) { return std::to_string(number); }
-
 }  // namespace
 
 NodeCost cost_of(const Program& program, int index, double samples) {
@@ -61,35 +58,6 @@ NodeCost cost_of(const Program& program, int index, double samples) {
                    .read = sizeof(float) * (out + in + parameters),
                    .written = sizeof(float) * (parameters + (in_gradient ? in : 0))};
   return cost;
-}
-
-std::string describe(const Program& program, int index) {
-  const Node& node = program.nodes[index];
-  const ValueShape& in = program.values[node.in[0]];
-  const std::string width = " " + text(static_cast<int>(in.row.size()));
-  return std::visit(
-      Overloaded{
-          [](const Linear& l) { return "Linear " + text(l.in_features) + " -> " + text(l.out_features); },
-          [&](const Conv2d& l) {
-            return "Conv2d " + text(l.kernel) + "x" + text(l.kernel) + ", " + shape_text(in.row) + " -> " +
-                   shape_text(program.values[node.out].row);
-          },
-          [&](const MaxPool2d& l) { return "MaxPool2d " + text(l.kernel) + ", " + shape_text(in.row); },
-          [&](const Attention& l) {
-            return "Attention, " + text(l.heads) + " heads of " + text(l.width / l.heads) + ", " +
-                   text(in.rows) + " tokens";
-          },
-          [](const Embedding& l) { return "Embedding " + text(l.classes) + " x " + text(l.width); },
-          [](const AddPositions& l) { return "Positions " + text(l.positions) + " x " + text(l.width); },
-          [](const LayerNorm& l) { return "LayerNorm " + text(l.width); },
-          [&](const Relu&) { return "ReLU" + width; },
-          [&](const Gelu&) { return "GELU" + width; },
-          [&](const Dropout&) { return "Dropout" + width; },
-          [&](const Add&) { return "Add" + width; },
-          [](const Flatten&) { return std::string("Flatten"); },
-          [](const LogSoftmaxNll& l) { return "Loss of " + text(l.classes) + " classes"; },
-      },
-      node.op);
 }
 
 }  // namespace dtrun::worker

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "proto/core/overloaded.h"
 #include "worker/base/error.h"
 
 namespace dtrun::worker {
@@ -49,25 +48,6 @@ Program make_program(const JobConfig& config, const SampleSpec& sample, std::str
   program.label_smoothing = static_cast<float>(config.train.label_smoothing_factor);
   program.bf16 = config.train.bf16;
   return program;
-}
-
-std::vector<std::size_t> parameters_of(const Op& op) {
-  using Indices = std::vector<std::size_t>;
-  return std::visit(Overloaded{
-                        [](const Conv2d& conv) {
-                          return Indices{conv.weight, conv.bias};
-                        },
-                        [](const Linear& linear) {
-                          return linear.bias ? Indices{linear.weight, *linear.bias} : Indices{linear.weight};
-                        },
-                        [](const LayerNorm& norm) {
-                          return Indices{norm.weight, norm.bias};
-                        },
-                        [](const Embedding& embedding) { return Indices{embedding.weight}; },
-                        [](const AddPositions& positions) { return Indices{positions.weight}; },
-                        [](const auto&) { return Indices{}; },
-                    },
-                    op);
 }
 
 }  // namespace dtrun::worker

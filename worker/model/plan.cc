@@ -15,28 +15,6 @@ namespace {
 // The rows of logits that are computed at a time fill about this many floats.
 constexpr std::size_t kLogitFloats = std::size_t{1} << 20;
 
-// Whether backward changes each element of the gradient independently of the others, or not at all.
-bool is_elementwise(const Op& op) {
-  return std::visit(Overloaded{
-                        [](const Relu&) { return true; },
-                        [](const Gelu&) { return true; },
-                        [](const Flatten&) { return true; },
-                        [](const AddPositions&) { return true; },
-                        [](const Dropout&) { return true; },
-                        [](const Add&) { return true; },
-                        [](const auto&) { return false; },
-                    },
-                    op);
-}
-
-// The input on which forward may write its output.
-std::optional<int> forward_in_place(const Op& op) {
-  if (std::holds_alternative<Add>(op)) return 1;
-  const bool can = std::holds_alternative<Relu>(op) || std::holds_alternative<Flatten>(op) ||
-                   std::holds_alternative<AddPositions>(op) || std::holds_alternative<Dropout>(op);
-  return can ? std::optional(0) : std::nullopt;
-}
-
 // A piece of memory: from the call that first writes it to the one that last uses it.
 struct MemoryPiece {
   std::size_t floats = 0;
@@ -385,32 +363,6 @@ bool fits_groups(const Program& program) {
 
 Plan make_plan(const Program& program, int rows, const PlanFor& device) {
   return Planner(program, rows, device).run();
-}
-
-BackwardReads backward_reads(const Op& op, const PlanFor& device) {
-  return std::visit(
-      Overloaded{
-          [](const Conv2d&) { return BackwardReads{.in = true}; },
-          [](const Relu&) { return BackwardReads{.out = true}; },
-          [](const Gelu&) { return BackwardReads{.in = true}; },
-          [](const MaxPool2d&) { return BackwardReads{.in = true, .out = true}; },
-          [](const Flatten&) { return BackwardReads{}; },
-          [](const Linear&) { return BackwardReads{.in = true}; },
-          [](const LayerNorm&) { return BackwardReads{.in = true}; },
-          [](const Embedding&) { return BackwardReads{.in = true}; },
-          [](const AddPositions&) { return BackwardReads{}; },
-          [&](const Attention&) { return BackwardReads{.in = true, .out = device.attention_keeps_sums}; },
-          [](const Dropout&) { return BackwardReads{}; },
-          [](const Add&) { return BackwardReads{}; },
-          [](const LogSoftmaxNll&) { return BackwardReads{.in = true}; },
-      },
-      op);
-}
-
-std::size_t aux_per_row(const Op& op, const PlanFor& device) {
-  if (std::holds_alternative<LayerNorm>(op)) return 2;
-  const auto* const attention = std::get_if<Attention>(&op);
-  return attention != nullptr && device.attention_keeps_sums ? attention->heads : 0;
 }
 
 }  // namespace dtrun::worker

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "worker/model/program.h"
@@ -98,6 +99,12 @@ struct BackwardReads {
   bool in = false, out = false;
 };
 BackwardReads backward_reads(const Op& op, const PlanFor& device = {});
+
+// Whether backward changes each element of the gradient independently of the others, or not at all.
+bool is_elementwise(const Op& op);
+
+// The input on which forward may write its output.
+std::optional<int> forward_in_place(const Op& op);
 
 // Floats of Plan::aux per row of the node's input.
 std::size_t aux_per_row(const Op& op, const PlanFor& device = {});

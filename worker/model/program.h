@@ -48,7 +48,8 @@ struct Relu {};
 struct Gelu {};  // the tanh approximation, as in GPT-2
 struct MaxPool2d {
   int kernel;
-};  // stride = kernel, no padding; a remainder is dropped
+};                            // stride = kernel, no padding; a remainder is dropped
+struct GlobalAveragePool {};  // the mean of each channel
 struct Flatten {};
 struct Linear {
   int in_features, out_features;
@@ -79,8 +80,8 @@ struct Add {};
 struct LogSoftmaxNll {
   int classes;
 };  // always last: log-softmax and the negative log-likelihood of each row
-using Op = std::variant<Conv2d, Relu, Gelu, MaxPool2d, Flatten, Linear, LayerNorm, Embedding, AddPositions,
-                        Attention, Dropout, Add, LogSoftmaxNll>;
+using Op = std::variant<Conv2d, Relu, Gelu, MaxPool2d, GlobalAveragePool, Flatten, Linear, LayerNorm,
+                        Embedding, AddPositions, Attention, Dropout, Add, LogSoftmaxNll>;
 
 // Index of a value; 0 is the samples.
 using Value = int;
@@ -138,6 +139,9 @@ void initialize_parameters(const Program& program, std::uint64_t seed, std::span
 // chain its "layers", PyTorch's modules of the same names with their first arguments; of a model of one's own
 // its "modules", the config's list with all arguments; for a model that transformers has, its "config".
 std::map<std::string, std::string> description(const Program& program);
+
+// The operation as a module of torch.nn with one input, "fc1=Linear(320, 50)"; empty: there is none.
+std::string torch_module(const Program& program, const Op& op);
 
 // sha256 (hex) over all parameters as little-endian fp32, in name order.
 std::string parameters_sha256(const Program& program, std::span<const float> flat);

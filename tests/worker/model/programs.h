@@ -125,6 +125,13 @@ inline std::vector<NamedProgram> planned_programs() {
   z = net.add(z, net.dropout(y, 0.5));
   z = net.add(net.layer_norm(z, "n"), z);
   programs.push_back({"residuals of all kinds", net.finish(net.linear(z, "c", 4))});
+  // Images with a residual, which one average is the first reader of, another one the last.
+  ProgramBuilder images({.shape = {2, 5, 6}, .classes = 4});
+  x = images.relu(images.conv(images.input(), "a", 4, 2));
+  y = images.global_average_pool(x);
+  x = images.add(x, images.conv(x, "b", 4, 1));
+  z = images.add(images.global_average_pool(x), y);
+  programs.push_back({"images with a residual and averages", images.finish(images.linear(z, "c", 4))});
   // Recomputed for its moments alone: backward does not read the norm's output.
   ProgramBuilder again({.shape = {1, 1, 6}, .classes = 4});
   x = again.linear(again.input(), "a", 6);

@@ -171,6 +171,17 @@ class Sample {
     });
   }
 
+  static double pixels(const SampleShape& image) { return static_cast<double>(image.height) * image.width; }
+  void forward(const GlobalAveragePool&, const Tensor& in, Tensor& out, const Node&) {
+    each_pixel(in.shape.row,
+               [&](int c, int y, int x) { out.at(c, 0, 0) += in.at(c, y, x) / pixels(in.shape.row); });
+  }
+  void backward(const GlobalAveragePool&, const Tensor& in, const Tensor&, const Tensor& d, Tensor& d_in,
+                Values&, const Node&) {
+    each_pixel(in.shape.row,
+               [&](int c, int y, int x) { d_in.at(c, y, x) += d.at(c, 0, 0) / pixels(in.shape.row); });
+  }
+
   void forward(const Flatten&, const Tensor& in, Tensor& out, const Node&) { out.values = in.values; }
   void backward(const Flatten&, const Tensor&, const Tensor&, const Tensor& d, Tensor& d_in, Values&,
                 const Node&) {

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "worker/base/error.h"
-
 namespace dtrun::worker {
 
 Generator::Generator(const Program& program, std::vector<float> parameters)
@@ -96,13 +94,6 @@ void Generator::run(const Flatten&, const Node& node) {
 }
 void Generator::run(const Add&, const Node& node) {
   k_.add(values_[node.out].size(), value(node.in[0]), value(node.in[1]), value(node.out));
-}
-
-void Generator::run(const Conv2d&, const Node&) {
-  throw WorkerError(kExitSoftware, "a generator has no operations on images");
-}
-void Generator::run(const MaxPool2d&, const Node&) {
-  throw WorkerError(kExitSoftware, "a generator has no operations on images");
 }
 
 }  // namespace dtrun::worker

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "worker/base/buffer.h"
+#include "worker/base/error.h"
 #include "worker/device/cpu/matmul/fp32_multiplier.h"
 #include "worker/device/cpu/planned/kernels.h"
 #include "worker/model/program.h"
@@ -44,8 +45,9 @@ class Generator {
   void run(const Add&, const Node& node);
   void run(const LogSoftmaxNll&, const Node&) {}
   void run(const Flatten&, const Node& node);
-  [[noreturn]] void run(const Conv2d&, const Node&);
-  [[noreturn]] void run(const MaxPool2d&, const Node&);
+  [[noreturn]] void run(const auto&, const Node&) {
+    throw WorkerError(kExitSoftware, "a generator has no operations on images");
+  }
 
   const Program program_;
   const std::vector<float> parameters_;

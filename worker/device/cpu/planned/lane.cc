@@ -183,6 +183,24 @@ class PlannedLane final : public Lane, private planned::LaneMemory {
                            gradient(node.in[0]) + n * from);
   }
 
+  std::size_t pixels(Value image) const {
+    return static_cast<std::size_t>(program().values[image].row.height) * program().values[image].row.width;
+  }
+  void forward(const GlobalAveragePool&, const Node& node) {
+    const std::size_t each = pixels(node.in[0]);
+    k_.sum_each_row(count(node.out), each, in(node.in[0]), false, out(node.out));
+    for (std::size_t i = 0; i < count(node.out); ++i) out(node.out)[i] /= static_cast<float>(each);
+  }
+  void backward(const GlobalAveragePool&, const Node& node, const Call& call) {
+    const std::size_t each = pixels(node.in[0]);
+    const bool add = call.in[0] == Into::kAdd;
+    float* to = gradient(node.in[0]);
+    for (std::size_t i = 0; i < count(node.out); ++i) {
+      const float part = gradient(node.out)[i] / static_cast<float>(each);
+      for (std::size_t pixel = 0; pixel < each; ++pixel, ++to) *to = add ? *to + part : part;
+    }
+  }
+
   // A view; its gradient too.
   void forward(const Flatten&, const Node&) {}
   void backward(const Flatten&, const Node& node, const Call& call) { pass_on(node, 0, call.in[0]); }

@@ -210,6 +210,27 @@ __global__ void __launch_bounds__(kThreads)
   in_gradient[at] = from_float<T>(add ? to_float(in_gradient[at]) + value : value);
 }
 
+// A warp for each plane.
+template <typename T>
+__global__ void __launch_bounds__(kWarp) average_kernel(std::size_t pixels, const T* in, T* out) {
+  wait_for_previous();
+  const T* const plane = in + blockIdx.x * pixels;
+  float sum = 0;
+  for (std::size_t i = threadIdx.x; i < pixels; i += kWarp) sum += to_float(plane[i]);
+  sum = warp_sum(sum);
+  if (threadIdx.x == 0) out[blockIdx.x] = from_float<T>(sum / static_cast<float>(pixels));
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kWarp)
+    average_backward_kernel(std::size_t pixels, const T* out_gradient, bool add, T* in_gradient) {
+  wait_for_previous();
+  const float part = to_float(out_gradient[blockIdx.x]) / static_cast<float>(pixels);
+  T* const plane = in_gradient + blockIdx.x * pixels;
+  for (std::size_t i = threadIdx.x; i < pixels; i += kWarp)
+    plane[i] = from_float<T>(add ? to_float(plane[i]) + part : part);
+}
+
 int parts_of(const ConvShape& shape) { return std::min(shape.samples, kMostParts); }
 
 }  // namespace
@@ -297,6 +318,20 @@ void max_pool_backward(cudaStream_t stream, const PoolShape& shape, const T* in,
          out_gradient, add, in_gradient);
 }
 
+template <typename T>
+void average(cudaStream_t stream, std::size_t planes, std::size_t pixels, const T* in, T* out) {
+  if (planes == 0) return;
+  launch(average_kernel<T>, static_cast<unsigned>(planes), kWarp, 0, stream, pixels, in, out);
+}
+
+template <typename T>
+void average_backward(cudaStream_t stream, std::size_t planes, std::size_t pixels, const T* out_gradient,
+                      bool add, T* in_gradient) {
+  if (planes == 0) return;
+  launch(average_backward_kernel<T>, static_cast<unsigned>(planes), kWarp, 0, stream, pixels, out_gradient,
+         add, in_gradient);
+}
+
 #define DTRUN_IMAGES(T)                                                                                      \
   template void conv2d(cudaStream_t, const ConvShape&, const T*, const T*, const float*, bool, T*);          \
   template void conv2d_backward_input(cudaStream_t, const ConvShape&, const T*, const T*, bool, T*);         \
@@ -305,7 +340,9 @@ void max_pool_backward(cudaStream_t stream, const PoolShape& shape, const T* in,
   template void conv2d_bias(cudaStream_t, const ConvShape&, const float*, bool, T*);                         \
   template void conv2d_backward_bias(cudaStream_t, const ConvShape&, const T*, bool, float*, float*);        \
   template void max_pool(cudaStream_t, const PoolShape&, const T*, T*);                                      \
-  template void max_pool_backward(cudaStream_t, const PoolShape&, const T*, const T*, bool, T*);
+  template void max_pool_backward(cudaStream_t, const PoolShape&, const T*, const T*, bool, T*);             \
+  template void average(cudaStream_t, std::size_t, std::size_t, const T*, T*);                               \
+  template void average_backward(cudaStream_t, std::size_t, std::size_t, const T*, bool, T*);
 DTRUN_IMAGES(float)
 DTRUN_IMAGES(__nv_bfloat16)
 

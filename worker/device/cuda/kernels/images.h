@@ -1,4 +1,4 @@
-// Convolution and max-pooling of images [sample][channel][y][x]: the reference, and the fallback where cuDNN
+// Convolution and pooling of images [sample][channel][y][x]: the reference, and the fallback where cuDNN
 // cannot run. elementwise.h has the rules for all kernels.
 #pragma once
 
@@ -63,5 +63,12 @@ void max_pool(cudaStream_t stream, const PoolShape& shape, const T* in, T* out);
 template <typename T>
 void max_pool_backward(cudaStream_t stream, const PoolShape& shape, const T* in, const T* out_gradient,
                        bool add, T* in_gradient);
+
+// out[p] = the mean of plane p of `pixels` elements. REQUIRES: planes < 2^31.
+template <typename T>
+void average(cudaStream_t stream, std::size_t planes, std::size_t pixels, const T* in, T* out);
+template <typename T>
+void average_backward(cudaStream_t stream, std::size_t planes, std::size_t pixels, const T* out_gradient,
+                      bool add, T* in_gradient);
 
 }  // namespace dtrun::worker::cuda

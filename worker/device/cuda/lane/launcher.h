@@ -251,6 +251,14 @@ class StepLauncher {
                       at_.values(w.in_gradient));
     check_launch("max_pool_backward");
   }
+  void enqueue(const Average& w, cudaStream_t on) {
+    average(on, w.planes, w.pixels, at_.values(w.in), at_.values(w.out));
+    check_launch("average");
+  }
+  void enqueue(const AverageBackward& w, cudaStream_t on) {
+    average_backward(on, w.planes, w.pixels, at_.values(w.out_gradient), w.add, at_.values(w.in_gradient));
+    check_launch("average_backward");
+  }
   void enqueue(const Clear& w, cudaStream_t on) {
     check(cudaMemsetAsync(at_.bytes(w.out), 0, w.bytes, on), "clearing memory");
   }

@@ -1,8 +1,7 @@
 // From a plan's calls to steps: forward, the classifier, backward with the segments that are recomputed.
 #include <utility>
 
-#include "worker/device/cuda/schedule/backward_lowering.h"
-#include "worker/device/cuda/schedule/forward_lowering.h"
+#include "worker/device/cuda/schedule/op_lowering.h"
 #include "worker/device/cuda/schedule/places.h"
 #include "worker/device/cuda/schedule/schedule.h"
 #include "worker/device/cuda/schedule/step_list.h"
@@ -17,11 +16,10 @@ class Lowering {
         plan_(plan),
         places_(program, plan, samples, abilities.bf16),
         steps_(abilities),
-        forward_(program, plan, samples, abilities, steps_),
-        backward_(program, plan, samples, abilities, steps_) {}
+        ops_(program, plan, samples, abilities, steps_) {}
 
   Schedule run() {
-    forward_.run(plan_.forward, plan_.value, plan_.aux);
+    ops_.run(plan_.forward, plan_.value, plan_.aux);
     steps_.finish(schedule_.forward);
     classify(false);
     steps_.finish(schedule_.evaluate);
@@ -30,15 +28,15 @@ class Lowering {
     const std::vector<Call>& calls = plan_.backward;
     for (std::size_t i = 1; i < calls.size();) {
       if (calls[i].backward) {
-        const bool fused = i + 1 < calls.size() && backward_.run_pair(calls[i], calls[i + 1]);
-        if (!fused) backward_.run(calls[i]);
+        const bool fused = i + 1 < calls.size() && ops_.run_pair(calls[i], calls[i + 1]);
+        if (!fused) ops_.run(calls[i]);
         ready(calls[i]);
         if (fused) ready(calls[i + 1]);
         i += fused ? 2 : 1;
       } else {
         std::size_t end = i;
         while (end < calls.size() && !calls[end].backward) ++end;
-        forward_.run({calls.begin() + i, calls.begin() + end}, plan_.value_again, plan_.aux_again);
+        ops_.run({calls.begin() + i, calls.begin() + end}, plan_.value_again, plan_.aux_again);
         i = end;
       }
     }
@@ -59,7 +57,7 @@ class Lowering {
     const auto classes = static_cast<std::size_t>(made.out_features);
     const std::size_t m = places_.rows(at.in[0]), stride = padded_classes(classes);
     const Place logits = places_.at(plan_.logits), x = places_.kept(at.in[0]);
-    forward_.multiply(l, x, places_.forward_product(l, m, stride), logits, {});
+    ops_.multiply(l, x, places_.forward_product(l, m, stride), logits, {});
     std::vector<ByteRange> writes{Places::floats({Space::kStatistics, 0}, kStatisticsFloats)};
     if (training) writes.push_back(places_.values(logits, m * stride));
     steps_.add(
@@ -67,8 +65,8 @@ class Lowering {
         {places_.values(logits, m * stride), {{Space::kTargets, 0}, m * sizeof(std::int32_t)}},
         std::move(writes));
     if (!training) return;
-    backward_.linear_backward(l, m, x, logits, stride, call.parameters == Into::kAdd, call.in[0],
-                              call.in[0] == Into::kNone ? Place{} : places_.gradient(at.in[0]), {});
+    ops_.linear_backward(l, m, x, logits, stride, call.parameters == Into::kAdd, call.in[0],
+                         call.in[0] == Into::kNone ? Place{} : places_.gradient(at.in[0]), {});
   }
 
   // Adds notices of the buckets that are final with this call.
@@ -92,8 +90,7 @@ class Lowering {
   const Plan& plan_;
   const Places places_;
   StepList steps_;
-  ForwardLowering forward_;
-  BackwardLowering backward_;
+  OpLowering ops_;
   Schedule schedule_;
   int next_bucket_ = 0;
 };

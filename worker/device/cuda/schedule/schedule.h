@@ -129,6 +129,15 @@ struct PoolBackward {
   Place in, out, out_gradient, in_gradient;
   bool add;
 };
+struct Average {
+  std::size_t planes, pixels;
+  Place in, out;
+};  // the mean of each plane of pixels
+struct AverageBackward {
+  std::size_t planes, pixels;
+  Place out_gradient, in_gradient;
+  bool add;
+};
 struct Clear {
   Place out;
   std::size_t bytes;
@@ -142,9 +151,10 @@ struct Ready {
 // Waits for the work of all streams in these steps.
 struct Join {};
 
-using Work = std::variant<Matmul, AddRow, SumRows, Normalize, NormalizeBackward, Embed, EmbedBackward,
-                          AttentionForward, AttentionBackward, CrossEntropy, Elementwise, Convolve,
-                          ConvolveInGradient, ConvolveWeightGradient, Pool, PoolBackward, Clear, Ready, Join>;
+using Work =
+    std::variant<Matmul, AddRow, SumRows, Normalize, NormalizeBackward, Embed, EmbedBackward,
+                 AttentionForward, AttentionBackward, CrossEntropy, Elementwise, Convolve, ConvolveInGradient,
+                 ConvolveWeightGradient, Pool, PoolBackward, Average, AverageBackward, Clear, Ready, Join>;
 
 // Bytes that a step reads or writes.
 struct ByteRange {

@@ -132,6 +132,34 @@ TEST_CASE_TEMPLATE("a convolution's bias and ReLU by themselves, and the bias' g
     }
 }
 
+TEST_CASE_TEMPLATE("an average is that of its plane, and its gradient goes to all of it", T,
+                   DTRUN_ACTIVATIONS) {
+  for (const std::size_t planes : {1, 7})
+    for (const std::size_t pixels : {1, 25, 33, 100})
+      for (const bool add : {false, true}) {
+        CAPTURE(pixels);
+        CAPTURE(add);
+        const std::vector<T> in = random_values<T>(1, planes * pixels), d = random_values<T>(2, planes),
+                             old = random_values<T>(3, planes * pixels);
+        std::vector<double> out(planes), d_in = onto(add, old);
+        for (std::size_t i = 0; i < planes * pixels; ++i) {
+          out[i / pixels] += value_of(in[i]) / static_cast<double>(pixels);
+          d_in[i] += value_of(d[i / pixels]) / static_cast<double>(pixels);
+        }
+        const auto [got, gradient] = in_all_orders([&] {
+          const Memory<T> input(in), out_gradient(d);
+          std::tuple all{Memory<T>(planes), add ? Memory<T>(old) : Memory<T>(planes * pixels)};
+          cuda::average<T>(nullptr, planes, pixels, input.data(), std::get<0>(all).data());
+          cuda::average_backward<T>(nullptr, planes, pixels, out_gradient.data(), add,
+                                    std::get<1>(all).data());
+          synchronize();
+          return all;
+        });
+        check_near(got, out, 2e-6, 1);
+        check_near(gradient, d_in, 2e-6, 1);
+      }
+}
+
 TEST_CASE_TEMPLATE("pooling takes a window's first largest element, and its gradient goes there", T,
                    DTRUN_ACTIVATIONS) {
   for (const PoolShape& s : {PoolShape{1, 1, 1, 1, 1}, {2, 3, 7, 5, 2}, {1, 2, 9, 10, 3}, {1, 1, 4, 4, 4}})

@@ -1,0 +1,154 @@
+// All that the model's plans, costs and descriptions know of each operation.
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "proto/core/overloaded.h"
+#include "worker/model/cost.h"
+#include "worker/model/plan.h"
+#include "worker/model/program.h"
+
+namespace dtrun::worker {
+namespace {
+
+std::string text(int number) { return std::to_string(number); }
+
+std::string call(const char* name, std::initializer_list<int> arguments) {
+  std::string text = std::string(name) + "(";
+  for (int argument : arguments) text += (text.back() == '(' ? "" : ", ") + std::to_string(argument);
+  return text + ")";
+}
+
+// "conv1=" of "conv1.weight".
+std::string named(const Program& program, std::size_t weight, const std::string& layer) {
+  const std::string& name = program.parameters[weight].name;
+  return name.substr(0, name.rfind('.')) + "=" + layer;
+}
+
+struct TorchModule {
+  const Program& program;
+
+  std::string operator()(const Conv2d& conv) const {
+    return named(program, conv.weight, call("Conv2d", {conv.in_channels, conv.out_channels, conv.kernel}));
+  }
+  std::string operator()(const Relu&) const { return call("ReLU", {}); }
+  std::string operator()(const MaxPool2d& pool) const { return call("MaxPool2d", {pool.kernel}); }
+  std::string operator()(const Flatten&) const { return call("Flatten", {}); }
+  std::string operator()(const Linear& linear) const {
+    return named(program, linear.weight, call("Linear", {linear.in_features, linear.out_features}));
+  }
+  std::string operator()(const Gelu&) const { return "GELU('tanh')"; }
+  std::string operator()(const LayerNorm& norm) const {
+    return named(program, norm.weight, call("LayerNorm", {norm.width}));
+  }
+  std::string operator()(const Dropout& dropout) const {
+    return "Dropout(" + nlohmann::json(dropout.probability).dump() + ")";
+  }
+  std::string operator()(const LogSoftmaxNll&) const { return call("LogSoftmax", {1}); }
+  std::string operator()(const auto&) const { return ""; }  // no module of torch.nn with one input
+};
+
+}  // namespace
+
+std::vector<std::size_t> parameters_of(const Op& op) {
+  using Indices = std::vector<std::size_t>;
+  return std::visit(Overloaded{
+                        [](const Conv2d& conv) {
+                          return Indices{conv.weight, conv.bias};
+                        },
+                        [](const Linear& linear) {
+                          return linear.bias ? Indices{linear.weight, *linear.bias} : Indices{linear.weight};
+                        },
+                        [](const LayerNorm& norm) {
+                          return Indices{norm.weight, norm.bias};
+                        },
+                        [](const Embedding& embedding) { return Indices{embedding.weight}; },
+                        [](const AddPositions& positions) { return Indices{positions.weight}; },
+                        [](const auto&) { return Indices{}; },
+                    },
+                    op);
+}
+
+BackwardReads backward_reads(const Op& op, const PlanFor& device) {
+  return std::visit(
+      Overloaded{
+          [](const Conv2d&) { return BackwardReads{.in = true}; },
+          [](const Relu&) { return BackwardReads{.out = true}; },
+          [](const Gelu&) { return BackwardReads{.in = true}; },
+          [](const MaxPool2d&) { return BackwardReads{.in = true, .out = true}; },
+          [](const GlobalAveragePool&) { return BackwardReads{}; },
+          [](const Flatten&) { return BackwardReads{}; },
+          [](const Linear&) { return BackwardReads{.in = true}; },
+          [](const LayerNorm&) { return BackwardReads{.in = true}; },
+          [](const Embedding&) { return BackwardReads{.in = true}; },
+          [](const AddPositions&) { return BackwardReads{}; },
+          [&](const Attention&) { return BackwardReads{.in = true, .out = device.attention_keeps_sums}; },
+          [](const Dropout&) { return BackwardReads{}; },
+          [](const Add&) { return BackwardReads{}; },
+          [](const LogSoftmaxNll&) { return BackwardReads{.in = true}; },
+      },
+      op);
+}
+
+std::size_t aux_per_row(const Op& op, const PlanFor& device) {
+  if (std::holds_alternative<LayerNorm>(op)) return 2;
+  const auto* const attention = std::get_if<Attention>(&op);
+  return attention != nullptr && device.attention_keeps_sums ? attention->heads : 0;
+}
+
+bool is_elementwise(const Op& op) {
+  return std::visit(Overloaded{
+                        [](const Relu&) { return true; },
+                        [](const Gelu&) { return true; },
+                        [](const Flatten&) { return true; },
+                        [](const AddPositions&) { return true; },
+                        [](const Dropout&) { return true; },
+                        [](const Add&) { return true; },
+                        [](const auto&) { return false; },
+                    },
+                    op);
+}
+
+std::optional<int> forward_in_place(const Op& op) {
+  if (std::holds_alternative<Add>(op)) return 1;
+  const bool can = std::holds_alternative<Relu>(op) || std::holds_alternative<Flatten>(op) ||
+                   std::holds_alternative<AddPositions>(op) || std::holds_alternative<Dropout>(op);
+  return can ? std::optional(0) : std::nullopt;
+}
+
+std::string describe(const Program& program, int index) {
+  const Node& node = program.nodes[index];
+  const ValueShape& in = program.values[node.in[0]];
+  const std::string width = " " + text(static_cast<int>(in.row.size()));
+  return std::visit(
+      Overloaded{
+          [](const Linear& l) { return "Linear " + text(l.in_features) + " -> " + text(l.out_features); },
+          [&](const Conv2d& l) {
+            return "Conv2d " + text(l.kernel) + "x" + text(l.kernel) + ", " + shape_text(in.row) + " -> " +
+                   shape_text(program.values[node.out].row);
+          },
+          [&](const MaxPool2d& l) { return "MaxPool2d " + text(l.kernel) + ", " + shape_text(in.row); },
+          [&](const GlobalAveragePool&) { return "GlobalAveragePool, " + shape_text(in.row); },
+          [&](const Attention& l) {
+            return "Attention, " + text(l.heads) + " heads of " + text(l.width / l.heads) + ", " +
+                   text(in.rows) + " tokens";
+          },
+          [](const Embedding& l) { return "Embedding " + text(l.classes) + " x " + text(l.width); },
+          [](const AddPositions& l) { return "Positions " + text(l.positions) + " x " + text(l.width); },
+          [](const LayerNorm& l) { return "LayerNorm " + text(l.width); },
+          [&](const Relu&) { return "ReLU" + width; },
+          [&](const Gelu&) { return "GELU" + width; },
+          [&](const Dropout&) { return "Dropout" + width; },
+          [&](const Add&) { return "Add" + width; },
+          [](const Flatten&) { return std::string("Flatten"); },
+          [](const LogSoftmaxNll& l) { return "Loss of " + text(l.classes) + " classes"; },
+      },
+      node.op);
+}
+
+std::string torch_module(const Program& program, const Op& op) {
+  return std::visit(TorchModule{program}, op);
+}
+
+}  // namespace dtrun::worker
