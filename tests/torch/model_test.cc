@@ -86,6 +86,6 @@ TEST_CASE("and in a model of one's own, with a residual, an input further up, an
        R"({"Conv2d": {"out_channels": 8, "kernel_size": 3}, "name": "narrow"}, "ReLU", "Flatten", )"
        R"({"Linear": {"out_features": 32}, "name": "left"}, {"LayerNorm": {}}, )"
        R"({"Conv2d": {"out_channels": 4, "kernel_size": 7}, "name": "wide", "input": "pool"}, )"
-       R"({"GELU": {"approximate": "tanh"}}, "Flatten", {"Dropout": {"p": 0.1}}, )"
+       R"({"GELU": {"approximate": "tanh"}}, {"AdaptiveAvgPool2d": {"output_size": 1}}, "Flatten", {"Dropout": {"p": 0.1}}, )"
        R"({"Linear": {"out_features": 32}, "name": "right"}, {"add": "5"}, "ReLU", {"Linear": {}, "name": "out"}])"});
 }

@@ -13,6 +13,7 @@ namespace dtrun::worker {
 enum class LayerType : std::uint8_t {
   kConv2d,
   kMaxPool2d,
+  kAdaptiveAvgPool2d,
   kLinear,
   kLayerNorm,
   kReLU,
@@ -22,7 +23,8 @@ enum class LayerType : std::uint8_t {
   kAdd,  // no module: the sum of two layers' outputs
 };
 template <>
-inline constexpr auto kNamesOf<LayerType> = std::to_array<std::string_view>({"Conv2d", "MaxPool2d", "Linear",
+inline constexpr auto kNamesOf<LayerType> = std::to_array<std::string_view>({"Conv2d", "MaxPool2d",
+                                                                             "AdaptiveAvgPool2d", "Linear",
                                                                              "LayerNorm", "ReLU", "GELU",
                                                                              "Dropout", "Flatten", "add"});
 
@@ -38,6 +40,7 @@ struct Layer {
   std::string add = {};                   // add: the layer whose output it adds
   int out_channels = 0;                   // Conv2d
   int kernel_size = 0;                    // Conv2d, MaxPool2d
+  int output_size = 1;                    // AdaptiveAvgPool2d
   std::optional<int> out_features = {};   // Linear; the data's classes unless given
   // Conv2d's in_channels, Linear's in_features, LayerNorm's normalized_shape: follow from the data, and are
   // compared with it where they are given.

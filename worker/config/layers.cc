@@ -40,6 +40,7 @@ constexpr Argument kArguments[] = {
     {LayerType::kConv2d, "out_channels", in<&Layer::out_channels>, true, {.min = 1, .max = 4096}},
     {LayerType::kConv2d, "kernel_size", in<&Layer::kernel_size>, true, kKernel},
     {LayerType::kMaxPool2d, "kernel_size", in<&Layer::kernel_size>, true, kKernel},
+    {LayerType::kAdaptiveAvgPool2d, "output_size", in<&Layer::output_size>, true, {.min = 1, .max = 1}},
     {LayerType::kLinear, "in_features", in<&Layer::in>, false, {.min = 1, .max = 1 << 24}},
     {LayerType::kLinear, "out_features", in<&Layer::out_features>, false, kCount},
     {LayerType::kLayerNorm, "normalized_shape", in<&Layer::in>, false, kCount},

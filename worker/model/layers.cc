@@ -14,8 +14,6 @@
 namespace dtrun::worker {
 namespace {
 
-bool is_row(const SampleShape& shape) { return shape.height == 1 && shape.width == 1; }
-
 class LayerBuilder {
  public:
   // `pointer`: of the list in the config; empty: the layers are known by their names.
@@ -24,8 +22,7 @@ class LayerBuilder {
 
   Program build() {
     for (; at_ < layers_.size(); ++at_) {
-      const Value value = make(layers_[at_]);
-      values_.push_back(value);
+      values_.push_back(make(layers_[at_]));
       read_.push_back(false);
     }
     check_end();
@@ -38,21 +35,36 @@ class LayerBuilder {
  private:
   Value make(Layer& layer) {
     const Value in = layer.input ? output_of(*layer.input) : output_before();
+    check_input(layer, in);
+    const Value out = push(layer, in);
+    flat_.resize(out + 1, layer.type == LayerType::kFlatten || flat_[in]);
+    return out;
+  }
+
+  void check_input(const Layer& layer, Value in) const {
     const SampleShape& shape = net_.row(in);
-    const bool image = layer.type == LayerType::kConv2d || layer.type == LayerType::kMaxPool2d;
-    if (image) check_size(layer, shape);
-    if (layer.type == LayerType::kLinear || layer.type == LayerType::kLayerNorm)
-      require(is_row(shape), "takes rows, and " + shape_text(shape) + " reaches it: put a Flatten before it");
+    const bool windows = layer.type == LayerType::kConv2d || layer.type == LayerType::kMaxPool2d;
+    const bool rows = layer.type == LayerType::kLinear || layer.type == LayerType::kLayerNorm;
+    if (windows || layer.type == LayerType::kAdaptiveAvgPool2d)
+      require(!flat_[in], "takes images, and a row of " + std::to_string(shape.channels) + " reaches it");
+    if (windows) check_size(layer, shape);
+    if (rows)
+      require(flat_[in], "takes rows, and " + shape_text(shape) + " reaches it: put a Flatten before it");
     require(!layer.in || *layer.in == shape.channels, "is said to take " +
                                                           std::to_string(layer.in.value_or(0)) + ", and " +
                                                           shape_text(shape) + " reaches it");
-    layer.in = shape.channels;
+  }
+
+  Value push(Layer& layer, Value in) {
+    layer.in = net_.row(in).channels;
     if (!layer.out_features) layer.out_features = sample_.classes;
     switch (layer.type) {
       case LayerType::kConv2d:
         return net_.conv(in, layer.name, layer.out_channels, layer.kernel_size);
       case LayerType::kMaxPool2d:
         return net_.max_pool(in, layer.kernel_size);
+      case LayerType::kAdaptiveAvgPool2d:
+        return net_.global_average_pool(in);
       case LayerType::kLinear:
         return net_.linear(in, layer.name, *layer.out_features);
       case LayerType::kLayerNorm:
@@ -123,9 +135,10 @@ class LayerBuilder {
   const std::string pointer_;
   const SampleSpec& sample_;
   ProgramBuilder net_;
-  std::size_t at_ = 0;         // the layer that is looked at
-  std::vector<Value> values_;  // of the layers so far
-  std::vector<bool> read_;     // whether another layer reads the value
+  std::size_t at_ = 0;             // the layer that is looked at
+  std::vector<Value> values_;      // of the layers so far
+  std::vector<bool> flat_{false};  // of each value, whether it is a row and no image
+  std::vector<bool> read_;         // whether another layer reads the value
 };
 
 }  // namespace

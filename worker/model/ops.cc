@@ -34,6 +34,7 @@ struct TorchModule {
   }
   std::string operator()(const Relu&) const { return call("ReLU", {}); }
   std::string operator()(const MaxPool2d& pool) const { return call("MaxPool2d", {pool.kernel}); }
+  std::string operator()(const GlobalAveragePool&) const { return call("AdaptiveAvgPool2d", {1}); }
   std::string operator()(const Flatten&) const { return call("Flatten", {}); }
   std::string operator()(const Linear& linear) const {
     return named(program, linear.weight, call("Linear", {linear.in_features, linear.out_features}));

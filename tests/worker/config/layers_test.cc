@@ -79,11 +79,14 @@ TEST_CASE("each fault names its layer") {
       {R"(["LogSoftmax"])",
        "c.json: /model/layers/0: LogSoftmax is no known layer; leave it out: the loss has it"},
       {R"([{}])",
-       "c.json: /model/layers/0: names no layer (known: Conv2d, MaxPool2d, Linear, LayerNorm, ReLU, GELU, "
+       "c.json: /model/layers/0: names no layer (known: Conv2d, MaxPool2d, AdaptiveAvgPool2d, Linear, "
+       "LayerNorm, ReLU, GELU, "
        "Dropout, "
        "Flatten, add)"},
       {R"(["Flatten", {"Linear": {}, "ReLU": {}}])",
        "c.json: /model/layers/1: is Linear and ReLU; make two layers of it"},
+      {R"([{"AdaptiveAvgPool2d": {"output_size": 2}}])",
+       "c.json: /model/layers/0/AdaptiveAvgPool2d/output_size: 2 is out of range (allowed: 1 to 1)"},
       {R"([{"Linear": 10}])",
        "c.json: /model/layers/0/Linear: found 10 (an integer), wanted an object with its arguments"},
       {R"([{"Linear": {"out_feature": 10}}])",

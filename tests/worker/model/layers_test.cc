@@ -83,6 +83,10 @@ TEST_CASE("what does not fit names its layer, and the shape that reaches it") {
             "data, another model, or fewer or smaller layers");
   CHECK(layer_fault({linear("out")}) ==
         std::string(kAt) + "0: Linear takes rows, and 1x28x28 reaches it: put a Flatten before it");
+  CHECK(layer_fault({{.type = LayerType::kAdaptiveAvgPool2d, .name = "mean"}, linear("out")}) ==
+        std::string(kAt) + "1: Linear takes rows, and 1x1x1 reaches it: put a Flatten before it");
+  CHECK(layer_fault({flatten, conv(6, 1), linear("out")}) ==
+        std::string(kAt) + "1: Conv2d takes images, and a row of 784 reaches it");
   Layer wrong = linear("out");
   wrong.in = 320;
   CHECK(layer_fault({flatten, wrong}) ==
