@@ -113,6 +113,7 @@ std::optional<Event> to_event(const wire::FromCoordinator& message, const JobSpe
                               .after_step = message.stop().after_step()};
     case Body::kJobEnd:
       return event::Ended{from_wire(message.job_end())};
+    case Body::kTrace:  // is answered without a decision
     case Body::BODY_NOT_SET:
       break;
   }

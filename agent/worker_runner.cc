@@ -12,6 +12,7 @@
 #include <memory>
 #include <utility>
 
+#include "agent/core/gpu_use.h"
 #include "agent/health/last_operations.h"
 #include "agent/system/own_environment.h"
 #include "agent/text/report.h"
@@ -111,6 +112,7 @@ void WorkerRunner::reply(int serial, control::KvReply reply) {
 std::vector<WorkerReport> WorkerRunner::reports() {
   const auto now = Loop::Clock::now();
   const auto& usages = usages_.look(pids(), now);
+  const GpuReading& gpus = gpu_guard_.look_now_and_then(now);
   std::vector<WorkerReport> reports(static_cast<std::size_t>(spec_.nproc));
   for (const WorkerProcess* worker : children_.workers()) {
     if (worker->is_spare()) continue;
@@ -119,6 +121,8 @@ std::vector<WorkerReport> WorkerRunner::reports() {
     if (worker->generation() == agent_.state.generation.number()) report.rank = worker->rank();
     const auto quiet = hang_guard_.quiet().find(worker->local_rank());
     if (quiet != hang_guard_.quiet().end()) report.quiet = quiet->second;
+    const auto index = static_cast<std::size_t>(worker->local_rank());
+    if (index < spec_.gpus.size()) report.gpu = use_of(spec_.gpus[index], gpus);
     const auto usage = usages.find(worker->pid());
     if (usage == usages.end()) continue;
     report.usage = usage->second;

@@ -39,6 +39,9 @@ struct PhysicalGpu {
   std::optional<std::uint64_t> ecc_errors = {};  // that could not be corrected, since the driver was loaded
   std::uint64_t memory_used = 0;                 // bytes
   std::vector<int> processes = {};               // that compute on it, by process id
+  std::optional<double> utilization = {};        // 0..1: share of the time in which any kernel ran
+  std::optional<double> temperature = {};        // degrees Celsius
+  std::optional<double> power = {};              // watts
   GpuHealth health = {};
 };
 

@@ -7,6 +7,7 @@ namespace dtrun::agent {
 
 using rendezvous::Activity;
 using rendezvous::Assignment;
+using rendezvous::GpuUse;
 using rendezvous::Hang;
 using rendezvous::JobEnd;
 using rendezvous::Place;

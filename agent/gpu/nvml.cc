@@ -22,6 +22,7 @@ using Code = int;
 constexpr Code kSuccess = 0, kDriverNotLoaded = 9, kGpuIsLost = 15, kInsufficientSize = 7;
 constexpr int kUncorrected = 1, kSinceDriverLoad = 0;  // NVML_MEMORY_ERROR_TYPE_…, NVML_VOLATILE_ECC
 constexpr unsigned kMigEnabled = 1;
+constexpr int kOfTheChip = 0;        // NVML_TEMPERATURE_GPU
 constexpr unsigned kMostLinks = 18;  // NVML_NVLINK_MAX_LINKS
 // nvmlClocksThrottleReason…, without those that are a user's wish or an idle GPU's.
 constexpr std::pair<unsigned long long, const char*> kThrottleReasons[] = {
@@ -34,6 +35,9 @@ struct PciInfo {
 };
 struct MemoryInfo {
   unsigned long long total, free, used;
+};
+struct Utilization {
+  unsigned gpu, memory;  // per cent
 };
 struct ProcessInfo {
   unsigned pid;
@@ -85,6 +89,9 @@ struct Nvml::Table {
   Code (*ecc_errors)(Device, int, int, unsigned long long*) = nullptr;
   Code (*remapped_rows)(Device, unsigned*, unsigned*, unsigned*, unsigned*) = nullptr;
   Code (*throttle_reasons)(Device, unsigned long long*) = nullptr;
+  Code (*utilization)(Device, Utilization*) = nullptr;
+  Code (*temperature)(Device, int, unsigned*) = nullptr;
+  Code (*power)(Device, unsigned*) = nullptr;
   Code (*pcie_width)(Device, unsigned*) = nullptr;
   Code (*pcie_width_most)(Device, unsigned*) = nullptr;
   Code (*link_state)(Device, unsigned, unsigned*) = nullptr;
@@ -116,6 +123,9 @@ struct Nvml::Table {
     find(ecc_errors, "nvmlDeviceGetTotalEccErrors");
     find(remapped_rows, "nvmlDeviceGetRemappedRows");
     find(throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
+    find(utilization, "nvmlDeviceGetUtilizationRates");
+    find(temperature, "nvmlDeviceGetTemperature");
+    find(power, "nvmlDeviceGetPowerUsage");
     find(pcie_width, "nvmlDeviceGetCurrPcieLinkWidth");
     find(pcie_width_most, "nvmlDeviceGetMaxPcieLinkWidth");
     find(link_state, "nvmlDeviceGetNvLinkState");
@@ -157,6 +167,14 @@ struct Nvml::Table {
     for (const auto& [bit, name] : kThrottleReasons)
       if (reasons & bit) names.emplace_back(name);
     return names;
+  }
+
+  void read_use(Device device, PhysicalGpu* gpu) const {
+    Utilization busy{};
+    unsigned degrees = 0, milliwatts = 0;
+    if (utilization && utilization(device, &busy) == kSuccess) gpu->utilization = busy.gpu / 100.0;
+    if (temperature && temperature(device, kOfTheChip, &degrees) == kSuccess) gpu->temperature = degrees;
+    if (power && power(device, &milliwatts) == kSuccess) gpu->power = milliwatts / 1000.0;
   }
 
   GpuHealth health_of(Device device) const {
@@ -265,6 +283,7 @@ PhysicalGpu Nvml::read_gpu(unsigned index) const {
     gpu.ecc_errors = errors;
   gpu.processes = table_->processes_on(device);
   gpu.health = table_->health_of(device);
+  table_->read_use(device, &gpu);
   unsigned mode = 0, pending = 0;
   gpu.mig = table_->mig_mode && table_->mig_mode(device, &mode, &pending) == kSuccess && mode == kMigEnabled;
   if (gpu.mig) gpu.instances = table_->instances_of(device);

@@ -7,6 +7,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+template <typename T>
+Json json_of(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+template <typename T>
+void read(const Json& json, std::optional<T>* value) {
+  if (!json.is_null()) *value = json.get<T>();
+}
+
 Json to_object(const MigInstance& instance) {
   return {{"uuid", instance.uuid},
           {"name", instance.name},
@@ -33,8 +43,11 @@ Json to_object(const PhysicalGpu& gpu) {
             {"memory_used", gpu.memory_used},
             {"numa_node", gpu.numa_node},
             {"lost", gpu.lost},
-            {"ecc_errors", gpu.ecc_errors ? Json(*gpu.ecc_errors) : Json(nullptr)},
+            {"ecc_errors", json_of(gpu.ecc_errors)},
             {"processes", gpu.processes},
+            {"utilization", json_of(gpu.utilization)},
+            {"temperature", json_of(gpu.temperature)},
+            {"power", json_of(gpu.power)},
             {"mig", gpu.mig},
             {"health", to_object(gpu.health)}};
   for (const MigInstance& instance : gpu.instances) json["instances"].push_back(to_object(instance));
@@ -70,7 +83,10 @@ PhysicalGpu gpu_of(const Json& json) {
                   .memory_used = json.at("memory_used"),
                   .processes = json.at("processes"),
                   .health = health_of(json.at("health"))};
-  if (!json.at("ecc_errors").is_null()) gpu.ecc_errors = json.at("ecc_errors").get<std::uint64_t>();
+  read(json.at("ecc_errors"), &gpu.ecc_errors);
+  read(json.at("utilization"), &gpu.utilization);
+  read(json.at("temperature"), &gpu.temperature);
+  read(json.at("power"), &gpu.power);
   if (json.contains("instances"))
     for (const Json& instance : json.at("instances")) gpu.instances.push_back(instance_of(instance));
   return gpu;

@@ -9,6 +9,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kFirstAnswer = 60s;  // a driver that is not in persistence mode starts every GPU anew
 constexpr auto kAnswer = 1s;        // nothing must wait longer for a broken driver
+constexpr auto kEvery = 5s;         // as heartbeats tell of
 constexpr auto kAgain = 20ms;       // until the next look at a GPU that is not free
 
 }  // namespace
@@ -23,8 +24,19 @@ GpuGuard::GpuGuard(Loop& loop, std::vector<std::string> command, std::vector<std
 void GpuGuard::begin() {
   if (!watches_) return;
   observer_.ask(kFirstAnswer, [this](std::optional<GpuReading> reading) {
-    if (reading) before_ = *std::move(reading);
+    if (reading) before_ = newest_ = *std::move(reading);
   });
+  asked_at_ = Loop::Clock::now();
+}
+
+// Without an answer the old numbers are not told any more.
+const GpuReading& GpuGuard::look_now_and_then(Loop::Clock::time_point now) {
+  if (!watches_ || before_.gpus.empty() || now - asked_at_ < kEvery) return newest_;
+  asked_at_ = now;
+  observer_.ask(kAnswer, [this](std::optional<GpuReading> reading) {
+    newest_ = reading ? *std::move(reading) : GpuReading();
+  });
+  return newest_;
 }
 
 void GpuGuard::explain(const std::string& pci, std::function<void(std::string)> done) {

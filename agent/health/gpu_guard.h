@@ -33,6 +33,10 @@ class GpuGuard {
   // reports none, the driver; see gpu_trouble(). Calls `done` within a second, or at once.
   void explain(const std::string& pci, std::function<void(std::string trouble)> done);
 
+  // The newest reading, seconds old at most while this is called with each heartbeat; empty as long as the
+  // driver has not answered.
+  const GpuReading& look_now_and_then(Loop::Clock::time_point now);
+
   // A worker that ran has ended.
   void ended(pid_t pid);
   // Calls `start` once no GPU has memory of a worker that ended, or at once. `note`: for people, may be
@@ -50,7 +54,8 @@ class GpuGuard {
   const bool watches_;
   GpuObserver observer_;
   XidLog xids_;
-  GpuReading before_;  // as the job began
+  GpuReading before_, newest_;  // as the job began, and now
+  Loop::Clock::time_point asked_at_;
   GpuRelease release_;
   std::function<void(const std::string&)> start_;
   bool looking_ = false;

@@ -2,8 +2,11 @@
 // coordinator, and to all texts and JSON for people and programs; as messages in proto/training.proto.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,8 +48,39 @@ struct StepTimes {
   // Of wait_peers, by rank: for messages of peers on other hosts, while nothing else was left to do. Empty in
   // worlds of more than kMostWaitedFor ranks, and without messages.
   std::vector<double> wait_for = {};
+  // Of messages between workers, in bytes; none where a library that does not tell moves them.
+  std::optional<std::int64_t> sent = {}, received = {};
 
   bool operator==(const StepTimes&) const = default;
+};
+
+// How long the steps of one generation took, evaluations and saves left out.
+inline constexpr double kStepDurationBounds[] = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2,
+                                                 0.5,   1,     2,     5,    10,   20,   50,  100};  // seconds
+struct StepDurations {
+  // Of steps up to each bound that are above the one before, then of longer ones.
+  std::array<std::int64_t, std::size(kStepDurationBounds) + 1> counts = {};
+  double seconds = 0;  // of all
+
+  void add(double step) {
+    const auto* const bound = std::ranges::lower_bound(kStepDurationBounds, step);
+    ++counts[static_cast<std::size_t>(bound - std::begin(kStepDurationBounds))];
+    seconds += step;
+  }
+
+  bool operator==(const StepDurations&) const = default;
+};
+
+// What a worker wrote of checkpoints in one generation.
+struct Checkpoints {
+  std::int64_t written = 0;
+  std::int64_t failed = 0;  // that found no room, or no way
+  // The newest that is on the disk; step 0: none yet.
+  std::int64_t step = 0;
+  double seconds = 0;  // it took to be written, beside the training
+  std::int64_t bytes = 0;
+
+  bool operator==(const Checkpoints&) const = default;
 };
 
 // A line of metrics.jsonl on training, as far as curves need it.
@@ -87,6 +121,8 @@ struct Progress {
   std::vector<LoggedStep> logged = {};
   std::optional<EvaluatedStep> evaluated = {};
   std::int64_t saved_step = 0;  // of the checkpoint that was begun last in this generation; 0: none
+  std::optional<StepDurations> step_durations = {};  // none before the first step
+  std::optional<Checkpoints> checkpoints = {};       // none from a worker that keeps none
 
   bool operator==(const Progress&) const = default;
 };

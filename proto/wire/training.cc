@@ -43,13 +43,16 @@ void to_wire(const dtrun::PhaseTimes& times, PhaseTimes* wire) {
 }
 
 dtrun::StepTimes from_wire(const StepTimes& wire) {
-  return {.steps = wire.steps(),
-          .math = wire.math(),
-          .data = wire.data(),
-          .wait_peers = wire.wait_peers(),
-          .other = wire.other(),
-          .microbatches = wire.microbatches(),
-          .wait_for = {wire.wait_for().begin(), wire.wait_for().end()}};
+  dtrun::StepTimes times{.steps = wire.steps(),
+                         .math = wire.math(),
+                         .data = wire.data(),
+                         .wait_peers = wire.wait_peers(),
+                         .other = wire.other(),
+                         .microbatches = wire.microbatches(),
+                         .wait_for = {wire.wait_for().begin(), wire.wait_for().end()}};
+  if (wire.has_sent()) times.sent = wire.sent();
+  if (wire.has_received()) times.received = wire.received();
+  return times;
 }
 
 void to_wire(const dtrun::StepTimes& times, StepTimes* wire) {
@@ -60,6 +63,39 @@ void to_wire(const dtrun::StepTimes& times, StepTimes* wire) {
   wire->set_other(times.other);
   wire->set_microbatches(times.microbatches);
   for (const double seconds : times.wait_for) wire->add_wait_for(seconds);
+  if (times.sent) wire->set_sent(*times.sent);
+  if (times.received) wire->set_received(*times.received);
+}
+
+dtrun::StepDurations from_wire(const StepDurations& wire) {
+  dtrun::StepDurations durations{.counts = {}, .seconds = wire.seconds()};
+  const auto told = std::min(static_cast<std::size_t>(wire.counts_size()), durations.counts.size());
+  std::copy_n(wire.counts().begin(), told, durations.counts.begin());
+  return durations;
+}
+
+// The zeros at the end go without saying.
+void to_wire(const dtrun::StepDurations& durations, StepDurations* wire) {
+  const auto newest = std::ranges::find_if(durations.counts.rbegin(), durations.counts.rend(),
+                                           [](std::int64_t count) { return count != 0; });
+  wire->mutable_counts()->Assign(durations.counts.begin(), newest.base());
+  wire->set_seconds(durations.seconds);
+}
+
+dtrun::Checkpoints from_wire(const Checkpoints& wire) {
+  return {.written = wire.written(),
+          .failed = wire.failed(),
+          .step = wire.step(),
+          .seconds = wire.seconds(),
+          .bytes = wire.bytes()};
+}
+
+void to_wire(const dtrun::Checkpoints& checkpoints, Checkpoints* wire) {
+  wire->set_written(checkpoints.written);
+  wire->set_failed(checkpoints.failed);
+  wire->set_step(checkpoints.step);
+  wire->set_seconds(checkpoints.seconds);
+  wire->set_bytes(checkpoints.bytes);
 }
 
 dtrun::LoggedStep from_wire(const LoggedStep& wire) {
@@ -108,6 +144,8 @@ dtrun::Progress from_wire(const Progress& wire) {
     progress.logged.push_back(from_wire(wire.logged(i)));
   if (wire.has_evaluated()) progress.evaluated = from_wire(wire.evaluated());
   progress.saved_step = wire.saved_step();
+  if (wire.has_step_durations()) progress.step_durations = from_wire(wire.step_durations());
+  if (wire.has_checkpoints()) progress.checkpoints = from_wire(wire.checkpoints());
   return progress;
 }
 
@@ -128,6 +166,8 @@ void to_wire(const dtrun::Progress& progress, Progress* wire) {
   for (const dtrun::LoggedStep& line : progress.logged) to_wire(line, wire->add_logged());
   if (progress.evaluated) to_wire(*progress.evaluated, wire->mutable_evaluated());
   wire->set_saved_step(progress.saved_step);
+  if (progress.step_durations) to_wire(*progress.step_durations, wire->mutable_step_durations());
+  if (progress.checkpoints) to_wire(*progress.checkpoints, wire->mutable_checkpoints());
 }
 
 dtrun::Completion from_wire(const Completion& wire) {

@@ -16,6 +16,12 @@ void to_wire(const dtrun::PhaseTimes& times, PhaseTimes* wire);
 dtrun::StepTimes from_wire(const StepTimes& wire);
 void to_wire(const dtrun::StepTimes& times, StepTimes* wire);
 
+dtrun::StepDurations from_wire(const StepDurations& wire);
+void to_wire(const dtrun::StepDurations& durations, StepDurations* wire);
+
+dtrun::Checkpoints from_wire(const Checkpoints& wire);
+void to_wire(const dtrun::Checkpoints& checkpoints, Checkpoints* wire);
+
 dtrun::Progress from_wire(const Progress& wire);
 void to_wire(const dtrun::Progress& progress, Progress* wire);
 

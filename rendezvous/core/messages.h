@@ -57,6 +57,17 @@ struct WorkerOutcome {
   bool operator==(const WorkerOutcome&) const = default;
 };
 
+// Failures of a run, by cause.
+struct FailureCounts {
+  int exit = 0;  // of a worker, as are these four: its exit code
+  int signal = 0;
+  int out_of_memory = 0;
+  int hung = 0;
+  int node_lost = 0;  // with its workers, or its agent
+
+  bool operator==(const FailureCounts&) const = default;
+};
+
 // Facts of earlier generations that tell a crash loop from bad luck (restart_policy.h). Members carry them
 // for a coordinator that is restarted.
 struct CrashHistory {
@@ -66,6 +77,7 @@ struct CrashHistory {
   int rank = 0;
   int exit_code = 0;
   int signal = 0;
+  FailureCounts failures = {};  // of the run
 
   bool operator==(const CrashHistory&) const = default;
 };
@@ -128,6 +140,18 @@ struct WorkerUsage {
 
   bool operator==(const WorkerUsage&) const = default;
 };
+// A worker's GPU, as its driver says. What the driver does not tell is absent.
+struct GpuUse {
+  int number = 0;                                  // as nvidia-smi counts
+  std::optional<double> utilization = {};          // 0..1: share of the time in which any kernel ran
+  std::optional<std::uint64_t> memory_used = {};   // bytes, by all of its processes
+  std::optional<std::uint64_t> memory_total = {};  // bytes
+  std::optional<double> temperature = {};          // degrees Celsius
+  std::optional<double> power = {};                // watts
+  std::vector<std::string> throttled = {};         // what slows it down: "heat"
+
+  bool operator==(const GpuUse&) const = default;
+};
 // A worker that has got nothing done of late (agent/core/hang.h).
 struct Quiet {
   enum Why : int { kSilent, kIdle, kWaits };
@@ -151,6 +175,7 @@ struct WorkerReport {
   std::optional<StepTimes> times = {};    // none from a program that keeps none
   std::optional<WorkerUsage> usage = {};  // none while its agent has not looked yet
   std::optional<Quiet> quiet = {};        // none: it gets on
+  std::optional<GpuUse> gpu = {};         // none: it has none, or its driver has not answered yet
 
   bool operator==(const WorkerReport&) const = default;
 };

@@ -60,6 +60,7 @@ void write_workers(const Heartbeat& report, const std::vector<int>& ratios, v1::
     if (told.times) to_wire(*told.times, worker->mutable_times());
     if (told.usage) to_wire(*told.usage, worker->mutable_usage());
     if (told.quiet) to_wire(*told.quiet, worker->mutable_quiet());
+    if (told.gpu) to_wire(*told.gpu, worker->mutable_gpu());
     const auto rank = static_cast<std::size_t>(worker->rank());
     if (rank < ratios.size() && ratios[rank] != kUnknownRatio)
       worker->set_own_time_ratio(ratios[rank] / 1000.0);
@@ -91,6 +92,17 @@ void write_seats(const State& state, Millis now, v1::RunStatus* status) {
   }
 }
 
+// Only rank 0 speaks for all: another's steps end at other moments, and it keeps other checkpoints.
+void write_of_rank_0(const State& state, v1::RunStatus* status) {
+  if (state.current.seats.size() == 0 || state.phase == Phase::kGathering) return;
+  const Seat& seat = state.current.seats[0];
+  const Member* member = seat.member ? state.members.find(*seat.member) : nullptr;
+  if (member == nullptr || !member->report.progress) return;
+  const Progress& progress = *member->report.progress;
+  if (progress.step_durations) to_wire(*progress.step_durations, status->mutable_step_durations());
+  if (progress.checkpoints) to_wire(*progress.checkpoints, status->mutable_checkpoints());
+}
+
 void write_spares(const State& state, Millis now, v1::RunStatus* status) {
   std::vector<const Member*> spares;
   for (const auto& [id, member] : state.members)
@@ -113,6 +125,7 @@ v1::RunStatus status_of(const State& state, Millis now) {
   status.set_generation(state.generation);
   status.set_restart_count(state.policy.restarts());
   status.set_membership_changes(state.membership_changes);
+  to_wire(state.policy.history().failures, status.mutable_failures());
   if (state.settings) {
     status.set_run_id(state.settings->run_id);
     status.set_min_nodes(state.settings->min_nodes);
@@ -132,6 +145,7 @@ v1::RunStatus status_of(const State& state, Millis now) {
   }
   if (state.deadlines.restart != kNever) status.set_restart_in_s(seconds(state.deadlines.restart - now));
   if (current.membership && state.phase != Phase::kGathering) write_seats(state, now, &status);
+  write_of_rank_0(state, &status);
   write_spares(state, now, &status);
   const bool waits = state.phase == Phase::kGathering && state.deadlines.join != kNever;
   if (waits) status.set_join_timeout_left_s(seconds(std::max<Millis>(0, state.deadlines.join - now)));

@@ -43,17 +43,18 @@ LabelText label_text(std::initializer_list<std::pair<std::string_view, std::stri
 }
 
 void Exposition::add(std::string_view name, MetricType type, std::string_view help, const LabelText& labels,
-                     double value) {
+                     double value, std::string_view part) {
+  static constexpr std::string_view kTypes[] = {"counter", "gauge", "histogram"};
   auto place = places_.find(name);
   if (place == places_.end()) {
     place = places_.emplace(name, families_.size()).first;
     std::string head = "# HELP ";
     head.append(name).append(" ").append(help) += "\n# TYPE ";
-    head.append(name).append(type == MetricType::kCounter ? " counter\n" : " gauge\n");
+    head.append(name).append(" ").append(kTypes[static_cast<std::size_t>(type)]) += '\n';
     families_.push_back(std::move(head));
   }
   std::string& family = families_[place->second];
-  family.append(name);
+  family.append(name).append(part);
   if (!labels.empty()) family.append("{").append(labels).append("}");
   family += ' ';
   append_value(value, &family);

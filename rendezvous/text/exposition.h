@@ -13,7 +13,7 @@ namespace dtrun::rendezvous {
 
 inline constexpr char kExpositionType[] = "text/plain; version=0.0.4; charset=utf-8";
 
-enum class MetricType { kCounter, kGauge };
+enum class MetricType { kCounter, kGauge, kHistogram };
 
 // Labels as they are written, without their braces: `run_id="mnist",rank="3"`.
 using LabelText = std::string;
@@ -24,9 +24,10 @@ LabelText label_text(std::initializer_list<std::pair<std::string_view, std::stri
 // sample.
 class Exposition {
  public:
-  // `help`: a sentence. The same `name` has the same type and help at each call.
+  // `help`: a sentence. The same `name` has the same type and help at each call. `part`: of a histogram's
+  // name, "_bucket", "_sum" or "_count".
   void add(std::string_view name, MetricType type, std::string_view help, const LabelText& labels,
-           double value);
+           double value, std::string_view part = "");
 
   std::string text() const;
 

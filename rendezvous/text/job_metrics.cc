@@ -1,7 +1,10 @@
 #include "rendezvous/text/job_metrics.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <iterator>
+#include <limits>
 #include <vector>
 
 #include "proto/core/goodput.h"
@@ -16,8 +19,9 @@ using v1::RunStatus;
 using v1::WorkerStatus;
 
 constexpr MetricType kCounter = MetricType::kCounter, kGauge = MetricType::kGauge;
+constexpr double kNotTold = std::numeric_limits<double>::quiet_NaN();
 
-// A worker's counter in a message `M` of its own.
+// A worker's counter in a message `M` of its own; `read` may find it kNotTold.
 template <typename M>
 struct WorkerCounter {
   const char* name;
@@ -30,7 +34,19 @@ struct WorkerCounter {
 constexpr char kStepTime[] = "dtrun_worker_step_time_seconds_total",
                kStepTimeHelp[] = "Time of a worker's training steps by what it did.",
                kIo[] = "dtrun_worker_io_bytes_total",
-               kIoHelp[] = "Bytes that a worker read and wrote by system calls.";
+               kIoHelp[] = "Bytes that a worker read and wrote by system calls.",
+               kNetwork[] = "dtrun_worker_network_bytes_total",
+               kNetworkHelp[] = "Bytes that a worker exchanged with the others in messages.";
+
+struct FailureCause {
+  const char* name;
+  std::int32_t (v1::FailureCounts::*count)() const;
+};
+constexpr FailureCause kFailureCauses[] = {{"exit", &v1::FailureCounts::exit},
+                                           {"signal", &v1::FailureCounts::signal},
+                                           {"out_of_memory", &v1::FailureCounts::out_of_memory},
+                                           {"hung", &v1::FailureCounts::hung},
+                                           {"node_lost", &v1::FailureCounts::node_lost}};
 
 constexpr WorkerCounter<training::StepTimes> kOfGeneration[] = {
     {"dtrun_worker_steps_total", "", "", "Training steps that a worker has done, those done again included.",
@@ -40,7 +56,14 @@ constexpr WorkerCounter<training::StepTimes> kOfGeneration[] = {
     {kStepTime, "part", "wait_peers", kStepTimeHelp,
      [](const training::StepTimes& times) { return times.wait_peers(); }},
     {kStepTime, "part", "other", kStepTimeHelp,
-     [](const training::StepTimes& times) { return times.other(); }}};
+     [](const training::StepTimes& times) { return times.other(); }},
+    {kNetwork, "direction", "sent", kNetworkHelp,
+     [](const training::StepTimes& times) {
+       return times.has_sent() ? static_cast<double>(times.sent()) : kNotTold;
+     }},
+    {kNetwork, "direction", "received", kNetworkHelp, [](const training::StepTimes& times) {
+       return times.has_received() ? static_cast<double>(times.received()) : kNotTold;
+     }}};
 
 constexpr WorkerCounter<v1::WorkerUsage> kOfProcess[] = {
     {"dtrun_worker_cpu_seconds_total", "", "", "Processor time of a worker and its descendants.",
@@ -85,6 +108,7 @@ class JobMetrics::RunWriter {
     write_goodput();
     write_nodes();
     if (status_.has_progress()) write_training(status_.progress());
+    write_of_rank_0();
     write_verdict();
     write_workers();
   }
@@ -94,8 +118,9 @@ class JobMetrics::RunWriter {
   static_assert(std::size(kOfProcess) == std::tuple_size_v<decltype(Worker::of_process)>);
   static_assert(std::size(kGoodputKinds) == std::tuple_size_v<decltype(Run::seconds)>);
 
-  void add(const char* name, MetricType type, const char* help, double value, const LabelText& more = "") {
-    out_.add(name, type, help, more.empty() ? labels_ : labels_ + "," + more, value);
+  void add(const char* name, MetricType type, const char* help, double value, const LabelText& more = "",
+           const char* part = "") {
+    out_.add(name, type, help, more.empty() ? labels_ : labels_ + "," + more, value, part);
   }
 
   void write_job() {
@@ -111,6 +136,9 @@ class JobMetrics::RunWriter {
     add("dtrun_job_max_restarts", kGauge, "Restarts that the job may have.", status_.max_restarts());
     add("dtrun_job_membership_changes_total", kCounter, "Nodes that were lost or taken in.",
         status_.membership_changes());
+    for (const FailureCause& cause : kFailureCauses)
+      add("dtrun_job_failures_total", kCounter, "Failures by their cause.",
+          (status_.failures().*cause.count)(), label_text({{"cause", cause.name}}));
     add("dtrun_world_size", kGauge, "Workers of the newest generation.", status_.world_size());
   }
 
@@ -156,6 +184,75 @@ class JobMetrics::RunWriter {
     add("dtrun_train_learning_rate", kGauge, "Learning rate of the newest step.", progress.learning_rate());
     add("dtrun_train_samples_per_second", kGauge, "Samples per second of the whole job.",
         progress.samples_per_second());
+  }
+
+  void write_of_rank_0() {
+    take_of_rank_0();
+    if (run_.durations.seconds() > 0) write_durations();
+    if (run_.rank_0_generation > 0 && status_.has_checkpoints()) write_checkpoints();
+  }
+
+  // Counters begin again with a generation. Until rank 0 speaks in it, the status has its last words.
+  void take_of_rank_0() {
+    const training::StepDurations& durations = status_.step_durations();
+    const training::Checkpoints& checkpoints = status_.checkpoints();
+    const auto counted = [](const training::Checkpoints& all) { return all.written() + all.failed(); };
+    const bool speaks = status_.has_step_durations() || status_.has_checkpoints();
+    const bool news = durations.seconds() != run_.durations.seconds() ||
+                      counted(checkpoints) != counted(run_.checkpoints) ||
+                      checkpoints.step() != run_.checkpoints.step();
+    if (!speaks || (!news && run_.rank_0_generation > 0)) return;
+    if (run_.rank_0_generation != status_.generation() || durations.seconds() < run_.durations.seconds() ||
+        counted(checkpoints) < counted(run_.checkpoints)) {
+      for (Rising& counter : run_.steps_up_to) counter.begin_again();
+      for (Rising* const counter : {&run_.step_seconds, &run_.written, &run_.failed}) counter->begin_again();
+    }
+    run_.rank_0_generation = status_.generation();
+    run_.durations = durations;
+    run_.checkpoints = checkpoints;
+    if (checkpoints.step() > 0 && checkpoints.step() != run_.newest.step()) {
+      run_.newest = checkpoints;
+      run_.newest_seen_at = now_;
+    }
+  }
+
+  void write_durations() {
+    constexpr char kName[] = "dtrun_step_duration_seconds";
+    const auto write = [&](const char* part, double value, const LabelText& more = "") {
+      add(kName, MetricType::kHistogram, "How long steps took, evaluations and saves left out.", value, more,
+          part);
+    };
+    double steps = 0, all = 0;
+    for (std::size_t i = 0; i < run_.steps_up_to.size(); ++i) {
+      const int index = static_cast<int>(i);
+      if (index < run_.durations.counts_size()) steps += static_cast<double>(run_.durations.counts(index));
+      all = run_.steps_up_to[i].rise(steps);
+      const bool has_bound = i < std::size(kStepDurationBounds);
+      const std::string bound = has_bound ? bound_text(kStepDurationBounds[i]) : "+Inf";
+      write("_bucket", all, label_text({{"le", bound}}));
+    }
+    write("_sum", run_.step_seconds.rise(run_.durations.seconds()));
+    write("_count", all);
+  }
+
+  static std::string bound_text(double bound) {
+    std::array<char, 32> digits{};
+    return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), bound).ptr};
+  }
+
+  void write_checkpoints() {
+    add("dtrun_checkpoints_total", kCounter, "Checkpoints that were written.",
+        run_.written.rise(static_cast<double>(run_.checkpoints.written())));
+    add("dtrun_checkpoint_failures_total", kCounter, "Checkpoints that found no room, or no way.",
+        run_.failed.rise(static_cast<double>(run_.checkpoints.failed())));
+    if (run_.newest.step() == 0) return;
+    add("dtrun_checkpoint_step", kGauge, "Step of the newest checkpoint that is on the disk.",
+        static_cast<double>(run_.newest.step()));
+    add("dtrun_checkpoint_duration_seconds", kGauge, "Time that it took to be written, beside the training.",
+        run_.newest.seconds());
+    add("dtrun_checkpoint_bytes", kGauge, "Its size.", static_cast<double>(run_.newest.bytes()));
+    add("dtrun_checkpoint_time_seconds", kGauge, "When it was first seen, in seconds since 1970.",
+        run_.newest_seen_at);
   }
 
   void write_nodes() {
@@ -213,6 +310,7 @@ class JobMetrics::RunWriter {
         const LabelText labels =
             label_text({{"rank", std::to_string(worker.rank())}, {"host", member.host()}});
         if (each) write(own, labels);
+        if (each && worker.has_gpu() && worker.pid() > 0) write(worker.gpu(), labels);
       }
       if (!each)
         write(sums, label_text({{"host", member.host()}, {"node", std::to_string(member.group_rank())}}));
@@ -243,7 +341,7 @@ class JobMetrics::RunWriter {
       memory.steps = worker.times().steps();
       sums->has_times = true;
       for (std::size_t i = 0; i < std::size(kOfGeneration); ++i)
-        sums->of_generation[i] = memory.of_generation[i].rise(kOfGeneration[i].read(worker.times()));
+        sums->of_generation[i] = rise(memory.of_generation[i], kOfGeneration[i].read(worker.times()));
     }
     if (!worker.has_usage() || worker.pid() <= 0) return;
     if (memory.pid != 0 && memory.pid != worker.pid())
@@ -251,9 +349,32 @@ class JobMetrics::RunWriter {
     memory.pid = worker.pid();
     sums->has_usage = true;
     for (std::size_t i = 0; i < std::size(kOfProcess); ++i)
-      sums->of_process[i] = memory.of_process[i].rise(kOfProcess[i].read(worker.usage()));
+      sums->of_process[i] = rise(memory.of_process[i], kOfProcess[i].read(worker.usage()));
     sums->resident = static_cast<double>(worker.usage().resident_bytes());
     sums->output_age = worker.usage().output_age();
+  }
+
+  static double rise(Rising& counter, double value) {
+    return std::isnan(value) ? value : counter.rise(value);
+  }
+
+  void write(const v1::GpuUse& gpu, const LabelText& labels) {
+    const LabelText all = labels + "," + label_text({{"gpu", std::to_string(gpu.number())}});
+    if (gpu.has_utilization())
+      add("dtrun_worker_gpu_utilization_ratio", kGauge,
+          "Share of the time in which any kernel ran on a worker's GPU.", gpu.utilization(), all);
+    if (gpu.has_memory_used())
+      add("dtrun_worker_gpu_memory_used_bytes", kGauge, "Memory in use on it, by all processes.",
+          static_cast<double>(gpu.memory_used()), all);
+    if (gpu.has_memory_total())
+      add("dtrun_worker_gpu_memory_total_bytes", kGauge, "Its memory.",
+          static_cast<double>(gpu.memory_total()), all);
+    if (gpu.has_temperature())
+      add("dtrun_worker_gpu_temperature_celsius", kGauge, "Its temperature.", gpu.temperature(), all);
+    if (gpu.has_power()) add("dtrun_worker_gpu_power_watts", kGauge, "Its power.", gpu.power(), all);
+    for (const std::string& reason : gpu.throttled())
+      add("dtrun_worker_gpu_throttled", kGauge, "1 for what slows it down.", 1,
+          all + "," + label_text({{"reason", reason}}));
   }
 
   void write(const Sums& sums, const LabelText& labels) {
@@ -270,6 +391,7 @@ class JobMetrics::RunWriter {
   void write(const WorkerCounter<M> (&counters)[N], const std::array<double, N>& values,
              const LabelText& labels) {
     for (std::size_t i = 0; i < N; ++i) {
+      if (std::isnan(values[i])) continue;
       const bool has_label = *counters[i].label != '\0';
       add(counters[i].name, kCounter, counters[i].help, values[i],
           has_label ? labels + "," + label_text({{counters[i].label, counters[i].label_value}}) : labels);

@@ -3,12 +3,14 @@
 
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
 
+#include "proto/core/training.h"
 #include "proto/rendezvous.pb.h"
 #include "rendezvous/text/exposition.h"
 
@@ -54,7 +56,7 @@ class JobMetrics {
   struct Worker {
     std::int64_t steps = 0;
     int pid = 0;
-    std::array<Rising, 5> of_generation;
+    std::array<Rising, 7> of_generation;
     std::array<Rising, 6> of_process;
   };
   struct Run {
@@ -64,6 +66,15 @@ class JobMetrics {
     double start_time = 0, steps = 0, last_step_time = 0;
     std::array<Rising, 8> seconds;                          // by kind of goodput
     std::map<std::pair<std::string, int>, Worker> workers;  // by host and rank
+    // What rank 0 said, and in which generation. The first steps of a generation may find what it said in the
+    // one before.
+    training::StepDurations durations;
+    training::Checkpoints checkpoints;
+    std::int64_t rank_0_generation = 0;
+    std::array<Rising, std::size(kStepDurationBounds) + 1> steps_up_to;
+    Rising step_seconds, written, failed;
+    training::Checkpoints newest;  // on the disk
+    double newest_seen_at = 0;
   };
   class RunWriter;
 

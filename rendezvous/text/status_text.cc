@@ -188,6 +188,40 @@ Json json_of(const StepTimes& times) {
   Json json{{"steps", times.steps},           {"math", times.math},   {"data", times.data},
             {"wait_peers", times.wait_peers}, {"other", times.other}, {"microbatches", times.microbatches}};
   if (!times.wait_for.empty()) json["wait_for"] = times.wait_for;
+  if (times.sent) json["sent"] = *times.sent;
+  if (times.received) json["received"] = *times.received;
+  return json;
+}
+
+Json json_of(const StepDurations& durations) {
+  return {{"bounds", kStepDurationBounds}, {"counts", durations.counts}, {"seconds", durations.seconds}};
+}
+
+Json json_of(const Checkpoints& checkpoints) {
+  Json json{{"written", checkpoints.written}, {"failed", checkpoints.failed}};
+  if (checkpoints.step == 0) return json;
+  json["step"] = checkpoints.step;
+  json["seconds"] = checkpoints.seconds;
+  json["bytes"] = checkpoints.bytes;
+  return json;
+}
+
+Json json_of(const FailureCounts& failures) {
+  return {{"exit", failures.exit},
+          {"signal", failures.signal},
+          {"out_of_memory", failures.out_of_memory},
+          {"hung", failures.hung},
+          {"node_lost", failures.node_lost}};
+}
+
+Json json_of(const GpuUse& use) {
+  Json json{{"number", use.number}};
+  if (use.utilization) json["utilization"] = *use.utilization;
+  if (use.memory_used) json["memory_used"] = *use.memory_used;
+  if (use.memory_total) json["memory_total"] = *use.memory_total;
+  if (use.temperature) json["temperature"] = *use.temperature;
+  if (use.power) json["power"] = *use.power;
+  if (!use.throttled.empty()) json["throttled"] = use.throttled;
   return json;
 }
 
@@ -220,6 +254,7 @@ Json json_of(const rendezvous::v1::WorkerStatus& worker) {
   if (worker.has_usage()) json["usage"] = json_of(rendezvous::from_wire(worker.usage()));
   if (worker.has_own_time_ratio()) json["own_time_ratio"] = worker.own_time_ratio();
   if (worker.has_quiet()) json["quiet"] = json_of(rendezvous::from_wire(worker.quiet()));
+  if (worker.has_gpu()) json["gpu"] = json_of(rendezvous::from_wire(worker.gpu()));
   return json;
 }
 
@@ -288,6 +323,9 @@ Json status_json(const RunStatus& run, const std::string& endpoint) {
     json["ended_age"] = run.ended_age_s();
   }
   if (run.has_progress()) json["progress"] = json_of(from_wire(run.progress()));
+  if (run.has_failures()) json["failures"] = json_of(from_wire(run.failures()));
+  if (run.has_step_durations()) json["step_durations"] = json_of(from_wire(run.step_durations()));
+  if (run.has_checkpoints()) json["checkpoints"] = json_of(from_wire(run.checkpoints()));
   if (run.has_goodput()) json["goodput"] = goodput_json(from_wire(run.goodput()));
   if (run.join_timeout_left_s() > 0) json["join_timeout_left"] = run.join_timeout_left_s();
   if (run.has_verdict()) json["verdict"] = verdict_json(from_wire(run.verdict()));

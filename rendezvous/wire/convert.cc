@@ -52,13 +52,30 @@ void to_wire(const WorkerOutcome& outcome, v1::WorkerOutcome* wire) {
   wire->set_gpu(outcome.gpu);
 }
 
+FailureCounts from_wire(const v1::FailureCounts& wire) {
+  return {.exit = wire.exit(),
+          .signal = wire.signal(),
+          .out_of_memory = wire.out_of_memory(),
+          .hung = wire.hung(),
+          .node_lost = wire.node_lost()};
+}
+
+void to_wire(const FailureCounts& failures, v1::FailureCounts* wire) {
+  wire->set_exit(failures.exit);
+  wire->set_signal(failures.signal);
+  wire->set_out_of_memory(failures.out_of_memory);
+  wire->set_hung(failures.hung);
+  wire->set_node_lost(failures.node_lost);
+}
+
 CrashHistory from_wire(const v1::CrashHistory& wire) {
   return {.quick_restarts = wire.quick_restarts(),
           .best_step = wire.best_step(),
           .alike = wire.alike(),
           .rank = wire.rank(),
           .exit_code = wire.exit_code(),
-          .signal = wire.signal()};
+          .signal = wire.signal(),
+          .failures = from_wire(wire.failures())};
 }
 
 void to_wire(const CrashHistory& history, v1::CrashHistory* wire) {
@@ -68,6 +85,7 @@ void to_wire(const CrashHistory& history, v1::CrashHistory* wire) {
   wire->set_rank(history.rank);
   wire->set_exit_code(history.exit_code);
   wire->set_signal(history.signal);
+  if (history.failures != FailureCounts{}) to_wire(history.failures, wire->mutable_failures());
 }
 
 Goodput from_wire(const v1::Goodput& wire) {
@@ -174,86 +192,6 @@ void to_wire(const Join& join, v1::Join* wire) {
   wire->set_protocol(join.protocol);
 }
 
-WorkerUsage from_wire(const v1::WorkerUsage& wire) {
-  return {.cpu = wire.cpu(),
-          .cpu_wait = wire.cpu_wait(),
-          .throttled = wire.throttled(),
-          .major_faults = wire.major_faults(),
-          .read_bytes = wire.read_bytes(),
-          .written_bytes = wire.written_bytes(),
-          .resident_bytes = wire.resident_bytes(),
-          .output_age = wire.output_age()};
-}
-
-void to_wire(const WorkerUsage& usage, v1::WorkerUsage* wire) {
-  wire->set_cpu(usage.cpu);
-  wire->set_cpu_wait(usage.cpu_wait);
-  wire->set_throttled(usage.throttled);
-  wire->set_major_faults(usage.major_faults);
-  wire->set_read_bytes(usage.read_bytes);
-  wire->set_written_bytes(usage.written_bytes);
-  wire->set_resident_bytes(usage.resident_bytes);
-  wire->set_output_age(usage.output_age);
-}
-
-// An operation of another build is one without a name.
-Quiet from_wire(const v1::Quiet& wire) {
-  const auto operation = static_cast<Operation::Kind>(wire.operation());
-  return {.why = static_cast<Quiet::Why>(wire.why()),
-          .seconds = wire.seconds(),
-          .overdue = wire.overdue(),
-          .where = wire.where(),
-          .activity = static_cast<Activity>(wire.activity()),
-          .peer = wire.peer(),
-          .operation = operation < Operation::Kind::kCount ? operation : Operation::Kind::kMessage,
-          .step = wire.step(),
-          .bucket = wire.bucket()};
-}
-
-void to_wire(const Quiet& quiet, v1::Quiet* wire) {
-  wire->set_why(static_cast<v1::Quiet::Why>(quiet.why));
-  wire->set_seconds(quiet.seconds);
-  wire->set_overdue(quiet.overdue);
-  wire->set_where(quiet.where);
-  wire->set_activity(static_cast<v1::Activity>(quiet.activity));
-  wire->set_peer(quiet.peer);
-  wire->set_operation(static_cast<v1::Quiet::Operation>(quiet.operation));
-  wire->set_step(quiet.step);
-  wire->set_bucket(quiet.bucket);
-}
-
-WorkerReport from_wire(const v1::WorkerReport& wire) {
-  WorkerReport report{.rank = wire.rank(), .step = wire.step()};
-  if (wire.has_quiet()) report.quiet = from_wire(wire.quiet());
-  if (wire.has_times()) report.times = from_wire(wire.times());
-  if (wire.has_usage()) report.usage = from_wire(wire.usage());
-  return report;
-}
-
-void to_wire(const WorkerReport& report, v1::WorkerReport* wire) {
-  wire->set_rank(report.rank);
-  wire->set_step(report.step);
-  if (report.times) to_wire(*report.times, wire->mutable_times());
-  if (report.usage) to_wire(*report.usage, wire->mutable_usage());
-  if (report.quiet) to_wire(*report.quiet, wire->mutable_quiet());
-}
-
-Heartbeat from_wire(const v1::Heartbeat& wire) {
-  Heartbeat heartbeat{
-      .pids = {wire.pids().begin(), wire.pids().end()}, .outlives = wire.outlives(), .spares = wire.spares()};
-  if (wire.has_progress()) heartbeat.progress = from_wire(wire.progress());
-  for (const v1::WorkerReport& report : wire.workers()) heartbeat.workers.push_back(from_wire(report));
-  return heartbeat;
-}
-
-void to_wire(const Heartbeat& heartbeat, v1::Heartbeat* wire) {
-  for (int pid : heartbeat.pids) wire->add_pids(pid);
-  if (heartbeat.progress) to_wire(*heartbeat.progress, wire->mutable_progress());
-  wire->set_outlives(heartbeat.outlives);
-  wire->set_spares(heartbeat.spares);
-  for (const WorkerReport& report : heartbeat.workers) to_wire(report, wire->add_workers());
-}
-
 Stopped from_wire(const v1::Stopped& wire) {
   Stopped stopped;
   for (const v1::WorkerOutcome& outcome : wire.outcomes()) stopped.outcomes.push_back(from_wire(outcome));
@@ -314,6 +252,7 @@ Event to_event(ConnectionId from, const v1::FromAgent& message, const std::strin
     case v1::FromAgent::kHeartbeat:
       event.body = from_wire(message.heartbeat());
       break;
+    case v1::FromAgent::kTracePart:  // no event: it changes nothing
     case v1::FromAgent::BODY_NOT_SET:
       break;
   }

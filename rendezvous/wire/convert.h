@@ -13,6 +13,9 @@ namespace dtrun::rendezvous {
 WorkerOutcome from_wire(const v1::WorkerOutcome& wire);
 void to_wire(const WorkerOutcome& outcome, v1::WorkerOutcome* wire);
 
+FailureCounts from_wire(const v1::FailureCounts& wire);
+void to_wire(const FailureCounts& failures, v1::FailureCounts* wire);
+
 CrashHistory from_wire(const v1::CrashHistory& wire);
 void to_wire(const CrashHistory& history, v1::CrashHistory* wire);
 
@@ -26,6 +29,9 @@ void to_wire(const Join& join, v1::Join* wire);
 
 WorkerUsage from_wire(const v1::WorkerUsage& wire);
 void to_wire(const WorkerUsage& usage, v1::WorkerUsage* wire);
+
+GpuUse from_wire(const v1::GpuUse& wire);
+void to_wire(const GpuUse& use, v1::GpuUse* wire);
 
 Quiet from_wire(const v1::Quiet& wire);
 void to_wire(const Quiet& quiet, v1::Quiet* wire);

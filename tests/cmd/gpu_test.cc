@@ -206,6 +206,41 @@ TEST_CASE("a driver that stops answering keeps nobody from starting again") {
   CHECK(job.process().out().find("again") != std::string::npos);
 }
 
+TEST_CASE(
+    "the status has the use of each worker's GPU as the driver tells it, and what it does not is absent") {
+  FakeGpus gpus(alike(2, R"(, "busy": 87, "used": 1073741824)"));
+  const Folder registry;
+  const Words variables{"XDG_RUNTIME_DIR=" + registry.path().string()};
+  Words environment = gpus.environment();
+  environment.push_back(variables[0]);
+  Process job({kDtrun, "--nproc_per_node", "gpu", "--rdzv_id", "gpus", "--", "/bin/sh", "-c",
+               "echo up; exec sleep 60"},
+              environment);
+  REQUIRE(job.wait_for_out("up"));
+  nlohmann::json run;
+  const auto of_second = [&]() -> nlohmann::json {
+    run = nlohmann::json::parse(with(gpus, {"status", "gpus", "--json"}, variables).out, nullptr, false);
+    if (!run.is_array() || run.empty() || run[0]["nodes"].empty()) return {};
+    const nlohmann::json& workers = run[0]["nodes"][0]["workers"];
+    return workers.size() == 2 && workers[1].contains("gpu") ? workers[1]["gpu"] : nlohmann::json();
+  };
+  REQUIRE(eventually([&] { return of_second().is_object(); }, std::chrono::seconds(20)));
+  const nlohmann::json first = of_second();
+  CHECK(first["number"] == 1);
+  CHECK(first["utilization"] == 0.87);
+  CHECK(first["memory_used"] == 1073741824);
+  CHECK(first["memory_total"] == 150754820096);
+  CHECK_FALSE(first.contains("temperature"));
+  CHECK_FALSE(first.contains("throttled"));
+  gpus.tell(alike(2, R"(, "busy": 12, "celsius": 91, "throttle": 32)"));
+  CHECK(eventually([&] { return of_second().contains("throttled"); }, std::chrono::seconds(20)));
+  CHECK(of_second()["throttled"] == nlohmann::json{"heat"});
+  CHECK(of_second()["temperature"] == 91);
+  CHECK(of_second()["utilization"] == 0.12);
+  kill(job.pid(), SIGTERM);
+  job.wait();
+}
+
 // A build without CUDA, or a driver that is too old for it: no build can train here.
 TEST_CASE("a device that cannot be had is refused before any worker starts, and auto takes the CPU") {
   const FakeGpus gpus(

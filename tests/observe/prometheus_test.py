@@ -66,7 +66,7 @@ class Job:
             [DTRUN, "--nnodes", "2", "--rdzv_endpoint", f"127.0.0.1:{rendezvous}", "--rdzv_id", "scraped", "--insecure", "--nproc_per_node", "1",
              "--lanes", "1", "--max_restarts", "5", "--progress", "none", "--http_port", str(self.port),
              ROOT / "configs/fashion_mnist_convnet.json", f"output_dir={self.output}", "train.logging_steps=1", "train.eval_steps=0",
-             "train.save_steps=0", "train.num_train_epochs=1000"],
+             "train.save_steps=200", "train.num_train_epochs=1000"],
             stdout=self.told, stderr=self.told, env={**os.environ, "XDG_RUNTIME_DIR": str(folder)}, start_new_session=True)
             for _ in range(2)]  # that with the coordinator has the page
 
@@ -186,6 +186,38 @@ class PrometheusTest(unittest.TestCase):
         print(f"rate of steps against the log: mean {statistics.mean(ratios):.4f} of {min(ratios):.4f} to {max(ratios):.4f}")
         self.assertLess(abs(statistics.mean(ratios) - 1), 0.02, ratios)
 
+    def test_failures_checkpoints_and_step_durations_are_those_of_the_run(self):
+        run = json.loads(subprocess.run([DTRUN, "status", "scraped", "--json"], capture_output=True, check=True,
+                                        env={**os.environ, "XDG_RUNTIME_DIR": str(self.folder)}).stdout)[0]
+        self.assertEqual(run["failures"], {"exit": 0, "signal": 1, "out_of_memory": 0, "hung": 0, "node_lost": 0})
+        self.assertEqual(self.prometheus.query("dtrun_job_failures_total > 0")[0][0]["cause"], "signal")
+        # Each checkpoint of the log is on the disk a moment later.
+        saved = [line["step"] for line in lines_of(self.job.output / "metrics.jsonl", "save")]
+        wait_for(lambda: self.prometheus.value("dtrun_checkpoints_total") >= 1, "a checkpoint")
+        step = self.prometheus.value("dtrun_checkpoint_step")
+        self.assertEqual(step % 200, 0)
+        self.assertGreaterEqual(step, saved[-1] - 200)
+        self.assertGreater(self.prometheus.value("dtrun_checkpoint_bytes"), 3 * 4 * 21840)  # parameters and Adam's two
+        self.assertLess(self.prometheus.value("dtrun_checkpoint_duration_seconds"), 60)
+        self.assertEqual(self.prometheus.value("dtrun_checkpoint_failures_total"), 0)
+        # Of all steps rank 0 tells but those of the newest second.
+        told, done = self.prometheus.value("dtrun_step_duration_seconds_count"), self.prometheus.value("dtrun_train_steps_total")
+        self.assertGreater(told, 0.5 * done)
+        self.assertLess(told, 1.1 * done)
+        mean = self.prometheus.value("dtrun_step_duration_seconds_sum") / told
+        median = self.prometheus.value("histogram_quantile(0.5, dtrun_step_duration_seconds_bucket)")
+        self.assertLess(median, 5 * mean)
+        self.assertGreater(median, mean / 10)
+
+    def test_what_workers_exchange_is_counted_where_it_is_measured(self):
+        told = {(labels["rank"], labels["direction"]): rate for labels, rate in
+                self.prometheus.query("increase(dtrun_worker_network_bytes_total[10m])")}
+        # Two workers of one host read each other's gradients in place: messages have the stop vote and little more.
+        self.assertEqual(set(told), {(rank, direction) for rank in "01" for direction in ("sent", "received")})
+        for each, increase in told.items():
+            self.assertGreater(increase, 0, each)
+        self.assertFalse(self.prometheus.query("{__name__=~'dtrun_worker_gpu_.*'}"))  # not measured is not 0
+
     def test_the_steps_of_workers_and_of_the_job_agree(self):
         job = self.prometheus.value("increase(dtrun_train_steps_total[10m])")
         for labels, steps in self.prometheus.query("increase(dtrun_worker_steps_total[10m])"):
@@ -203,8 +235,9 @@ class PrometheusTest(unittest.TestCase):
         expressions = expressions_of(board)
         self.assertGreater(len(expressions), 20)
         without_data = [one for one in expressions if not self.prometheus.query(one)]
-        # No evaluation has been done, and at a quiet moment no generation begins.
-        self.assertLessEqual({one for one in without_data}, {one for one in expressions if "dtrun_eval" in one or "changes(" in one})
+        # No evaluation has been done, there is no GPU, and at a quiet moment no generation begins.
+        self.assertLessEqual({one for one in without_data},
+                             {one for one in expressions if "dtrun_eval" in one or "_gpu_" in one or "changes(" in one})
         self.assertTrue(self.prometheus.query("dtrun_job_generation and on (run_id) (changes(dtrun_job_generation[10m]) > 0)"))
 
     def test_the_alerts_fire_and_the_snippets_are_read(self):

@@ -1,5 +1,9 @@
 #include "worker/checkpoint/background_saver.h"
 
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 namespace dtrun::worker {
@@ -54,11 +58,40 @@ void BackgroundSaver::run() {
 std::exception_ptr BackgroundSaver::write(const TrainState& state, const std::function<void()>& make_whole) {
   try {
     if (make_whole) make_whole();
-    if (parameters_are_finite(state)) save_checkpoint(output_dir_, program_, state, keep_);
+    if (parameters_are_finite(state)) save_and_count(state, keep_);
     return nullptr;
   } catch (...) {
     return std::current_exception();
   }
+}
+
+void BackgroundSaver::save_here(const TrainState& state, int keep) { save_and_count(state, keep); }
+
+// REQUIRES: mutex_ not held.
+void BackgroundSaver::save_and_count(const TrainState& state, int keep) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::int64_t bytes = 0;
+  try {
+    const std::filesystem::path directory = save_checkpoint(output_dir_, program_, state, keep);
+    std::error_code ignored;  // another process may already have removed it
+    for (const auto& file : std::filesystem::directory_iterator(directory, ignored))
+      bytes += static_cast<std::int64_t>(file.file_size(ignored));
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    ++checkpoints_.failed;
+    throw;
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const std::lock_guard lock(mutex_);
+  ++checkpoints_.written;
+  checkpoints_.step = state.step;
+  checkpoints_.seconds = seconds;
+  checkpoints_.bytes = bytes;
+}
+
+Checkpoints BackgroundSaver::checkpoints() const {
+  const std::lock_guard lock(mutex_);
+  return checkpoints_;
 }
 
 // REQUIRES: mutex_ held. Reports each failure once.

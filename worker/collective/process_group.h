@@ -45,6 +45,11 @@ class Work {
   }
 };
 
+// Bytes of the messages that are complete.
+struct Traffic {
+  std::int64_t sent = 0, received = 0;
+};
+
 // Every operation ends in bounded time: with its result, or with WorkerError(kExitWorkerPeerLost) naming the
 // peer. After a failure the process group is broken and every later call fails too.
 //
@@ -73,6 +78,8 @@ class ProcessGroup {
   // Throws WorkerError(kExitWorkerPeerLost) once the process group was aborted: for long work between two
   // operations. Any thread.
   virtual void check() const = 0;
+  // Any thread.
+  virtual Traffic traffic() const { return {}; }
 
   // Starts an all-gather: sends part_of(rank()), which is filled in, to each peer, and receives part_of(peer)
   // from each. All ranks call it with parts of the same sizes; does not block.

@@ -51,6 +51,7 @@ std::unique_ptr<GradientExchange> GradientStep::make_exchange(const std::vector<
                             .all_gather = [this](std::span<std::byte> all) { group_.all_gather(all); },
                             .check = [this] { group_.check(); },
                             .patience = kPeerPatience});
+    untold_traffic_ = links != nullptr;
     if (links) return make_device_exchange(group_, arithmetic_, ranges, ring, std::move(links));
   } else if (!ring) {
     shared_memory_transport_ = std::make_unique<SharedMemoryTransport>(group_, size_, ranges.size());
@@ -70,6 +71,14 @@ GradientStep::~GradientStep() {
   } catch (const WorkerError&) {
     // The device failed and does no more work; its next use throws.
   }
+}
+
+void GradientStep::complete(StepTimes* times) const {
+  if (exchange_ && group_.size() <= kMostWaitedFor) times->wait_for = exchange_->peer_waits();
+  if (untold_traffic_) return;
+  const Traffic traffic = group_.traffic();
+  times->sent = traffic.sent;
+  times->received = traffic.received;
 }
 
 std::vector<VectorRange> GradientStep::ranges_of(const Program& program) {
@@ -133,8 +142,9 @@ void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {
   lane.train(microbatch, out, [&](int bucket) {
     if (bucket != last_bucket) accumulator_->complete(leaf, bucket, lane.gradients());
   });
+  const auto computed = StepClock::Clock::now();
   lane_times_[lane_index].data += read - begin;
-  lane_times_[lane_index].math += StepClock::Clock::now() - read;
+  lane_times_[lane_index].math += computed - read;
   accumulator_->complete(leaf, last_bucket, lane.gradients());
   Pulse::beat();
 }

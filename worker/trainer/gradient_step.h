@@ -54,10 +54,8 @@ class GradientStep {
     if (exchange_) exchange_->end();
   }
 
-  // GradientExchange::peer_waits().
-  std::vector<double> peer_waits() const {
-    return exchange_ ? exchange_->peer_waits() : std::vector<double>();
-  }
+  // What only the exchange knows of the steps' times.
+  void complete(StepTimes* times) const;
 
   // Computes the step's microbatches again, with the same weights: returns the first whose loss or gradient
   // is not finite, the same on every rank; nothing if each by itself is finite. Called by all ranks, after
@@ -82,6 +80,7 @@ class GradientStep {
   Arithmetic& arithmetic_;
   LaneTeam& lanes_;
   StepClock& clock_;
+  bool untold_traffic_ = false;  // a library moves the gradients that does not tell
   const std::size_t size_;  // floats of a microbatch's or a step's [statistics | gradient]
 
   // Declared in this order because exchanges in flight must be given up before their memory is freed.

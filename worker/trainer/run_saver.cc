@@ -104,10 +104,8 @@ bool RunSaver::save_last() {
   if (!saver_) return true;
   replica_.begin_snapshot(copy_);
   replica_.finish_snapshot(copy_);
-  return with_saver([&] {
-    save_checkpoint(config_.output_dir, replica_.program, copy_,
-                    parameters_are_finite(copy_) ? config_.train.save_total_limit : 0);
-  });
+  return with_saver(
+      [&] { saver_->save_here(copy_, parameters_are_finite(copy_) ? config_.train.save_total_limit : 0); });
 }
 
 }  // namespace dtrun::worker

@@ -39,6 +39,10 @@ class RunSaver {
   // The run's last state is saved whatever it is, but a diverged one removes no older checkpoint. Returns
   // whether it is on the disk, or this rank keeps none.
   bool save_last();
+  // Nothing where this rank keeps none. Any time.
+  std::optional<Checkpoints> checkpoints() const {
+    return saver_ ? std::optional(saver_->checkpoints()) : std::nullopt;
+  }
   const std::vector<float>& last_parameters() const { return copy_.parameters; }  // REQUIRES: save_last()
 
  private:

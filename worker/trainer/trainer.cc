@@ -295,6 +295,7 @@ std::optional<StepPlan> Trainer::step_behind(const StepPlan& plan) const {
 // Returns what all ranks are to do after this step.
 Vote Trainer::one_step() {
   const Range range(*replica_.device, "step");
+  const auto begin = Clock::now();
   OperationLog::at(place_.generation, state_.step);
   stop_vote_.cast(wish());
   const StepPlan plan = batches_.step(state_.step);
@@ -341,6 +342,8 @@ Vote Trainer::one_step() {
   }();
   if (train_.verify_sync_steps > 0 && state_.step % train_.verify_sync_steps == 0)
     verify_sync(replica_.program, replica_.parameter_hashes(), state_.step, group_);
+  if (!progress_.step_durations) progress_.step_durations.emplace();
+  progress_.step_durations->add(std::chrono::duration<double>(Clock::now() - begin).count());
   return vote;
 }
 
@@ -427,9 +430,10 @@ void Trainer::report(Phase phase) {
                             lines.begin() + static_cast<std::ptrdiff_t>(replica_.log.line_count));
   progress_.memory = replica_.device->memory();
   progress_.times = phases_.times();
+  progress_.checkpoints = saver_.checkpoints();
   if (phase == Phase::kTraining) {
     progress_.step_times = clock_.times(state_.step - *progress_.first_step);
-    if (place_.world_size <= kMostWaitedFor) progress_.step_times->wait_for = gradient_step_->peer_waits();
+    gradient_step_->complete(&*progress_.step_times);
   }
   agent_.report(progress_);
 }

@@ -103,7 +103,7 @@ void Leaving::remove(ConnectionId id, News::Kind kind, const std::string& how) {
     evict(*seat, why);
   else if (needed && turn_.in_generation())
     stopping_.break_generation(Cause::kLoss, why);
-  if (needed) turn_.note(kind, host, why);
+  if (needed) note_gone(kind, host, why);
   if (s_.members.empty() && s_.current.membership == nullptr && s_.phase == Phase::kGathering)
     turn_.begin_anew();  // no member is left that knew the run: the next one to join states it
   else
@@ -127,8 +127,13 @@ void Leaving::give_up_away() {
     const std::string why = needed ? not_back(rank) : "";
     s_.current.seats.give_up(rank);
     evict(rank, why);
-    if (needed) turn_.note(News::kLost, host, why);
+    if (needed) note_gone(News::kLost, host, why);
   }
+}
+
+void Leaving::note_gone(News::Kind kind, const std::string& host, const std::string& why) {
+  if (kind == News::kLost) s_.policy.note_lost_node();
+  turn_.note(kind, host, why);
 }
 
 // Why an away seat is given up. REQUIRES: in_generation()

@@ -24,6 +24,7 @@ class Leaving {
  private:
   void sweep();
   void give_up_away();
+  void note_gone(News::Kind kind, const std::string& host, const std::string& why);
   void give_up_predecessor();
   void end_with_host();
   void remove(ConnectionId id, News::Kind kind, const std::string& how);

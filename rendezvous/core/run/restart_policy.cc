@@ -16,6 +16,7 @@ constexpr double kEarlySeconds = 10;
 // From this number of similar failures on it is no accident: people are told, and every restart waits.
 constexpr int kLooksLikeALoop = 3;
 constexpr Millis kLongestDelay = 30000;
+constexpr int kMostFailures = 1 << 30;  // by a member's word
 
 // Signals that people and schedulers send: they do not tell whether the program would fail again.
 bool came_from_outside(const WorkerOutcome& failure) {
@@ -35,6 +36,15 @@ Millis delay_after(int quick_restarts) {
 }
 
 }  // namespace
+
+void RestartPolicy::count(const WorkerOutcome& failure) {
+  FailureCounts& failures = history_.failures;
+  int& cause = failure.cause == EndCause::kOutOfMemory ? failures.out_of_memory
+               : failure.cause == EndCause::kHung      ? failures.hung
+               : failure.signal != 0                   ? failures.signal
+                                                       : failures.exit;
+  ++cause;
+}
 
 // Counts how often in a row the job failed in one way before it got anywhere.
 void RestartPolicy::count_alike(const WorkerOutcome& failure, bool early) {
@@ -59,12 +69,17 @@ void RestartPolicy::resume_at(int restarts, const CrashHistory& history) {
   history_.quick_restarts = std::clamp(history.quick_restarts, 0, restarts_);
   history_.best_step = std::max<std::int64_t>(0, history.best_step);
   history_.alike = std::clamp(history.alike, 0, restarts_);
+  FailureCounts& failures = history_.failures;
+  for (int* const count :
+       {&failures.exit, &failures.signal, &failures.out_of_memory, &failures.hung, &failures.node_lost})
+    *count = std::clamp(*count, 0, kMostFailures);
 }
 
 RestartPolicy::Verdict RestartPolicy::judge(const WorkerOutcome& failure, const RestartLimits& limits,
                                             Millis ran, std::int64_t step, const std::string& what,
                                             bool kept) {
   const std::string failed = what.empty() ? describe(failure) : what;
+  count(failure);
   const auto give_up = [&](const std::string& why) { return Verdict{.reason = failed + why}; };
   if (!failure.retryable) return give_up(", which a restart would not cure");
   const bool progressed = step > history_.best_step;

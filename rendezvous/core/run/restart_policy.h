@@ -29,12 +29,16 @@ class RestartPolicy {
   Verdict judge(const WorkerOutcome& failure, const RestartLimits& limits, Millis ran, std::int64_t step,
                 const std::string& what = "", bool kept = false);
 
+  // A node was lost, with its workers or its agent.
+  void note_lost_node() { ++history_.failures.node_lost; }
+
   int restarts() const { return restarts_; }
   const CrashHistory& history() const { return history_; }
   // Goes on with the history that members send to a restarted coordinator. Numbers out of range are clamped.
   void resume_at(int restarts, const CrashHistory& history);
 
  private:
+  void count(const WorkerOutcome& failure);
   void count_alike(const WorkerOutcome& failure, bool early);
   Millis delay(bool kept);
 

@@ -25,7 +25,8 @@ const char kFolders[] = "/no/such/folder::" DTRUN_FAKE_NVML_DIR;
 
 TEST_CASE("all that is needed of a GPU is asked for") {
   const FakeGpus fake(R"({"driver": "580.1", "cuda": 13000, "gpus": [
-    {"name": "NVIDIA H200", "uuid": "GPU-1", "bus": 94, "memory": 1000, "used": 400, "ecc": 3, "processes": [11, 12]},
+    {"name": "NVIDIA H200", "uuid": "GPU-1", "bus": 94, "memory": 1000, "used": 400, "ecc": 3, "processes": [11, 12],
+     "busy": 87, "celsius": 61, "milliwatts": 412500},
     {"name": "NVIDIA A100", "uuid": "GPU-2", "bus": 175, "instances": [
       {"uuid": "MIG-1", "name": "1g.5gb", "memory": 5, "gi": 7, "ci": 1}]}]})");
   use(fake);
@@ -45,6 +46,12 @@ TEST_CASE("all that is needed of a GPU is asked for") {
   CHECK(gpu.memory_used == 400);
   CHECK(gpu.ecc_errors == 3);
   CHECK(gpu.processes == std::vector<int>{11, 12});
+  CHECK(gpu.utilization == 0.87);
+  CHECK(gpu.temperature == 61);
+  CHECK(gpu.power == 412.5);
+  CHECK_FALSE(reading.gpus[1].utilization);
+  CHECK_FALSE(reading.gpus[1].temperature);
+  CHECK_FALSE(reading.gpus[1].power);
   CHECK_FALSE(gpu.mig);
   CHECK_FALSE(gpu.lost);
   CHECK_FALSE(reading.gpus[1].ecc_errors);

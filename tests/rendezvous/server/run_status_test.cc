@@ -36,6 +36,29 @@ TEST_CASE("a run shows the progress of its furthest node, and none before the tr
   CHECK(beats(4, {.step = 9, .total_steps = 100}).progress().step() == 9);
 }
 
+TEST_CASE("of steps' durations and checkpoints rank 0 speaks, and a lost node is counted") {
+  State state;
+  step(state, {.from = 3, .body = one_of_two("a")}, 0);
+  step(state, {.from = 4, .body = one_of_two("b")}, 0);
+  StepDurations durations;
+  durations.add(0.003);
+  const auto beats = [&](ConnectionId from, const std::optional<StepDurations>& told, std::int64_t saved) {
+    const Progress progress{
+        .total_steps = 9, .step_durations = told, .checkpoints = Checkpoints{.written = 1, .step = saved}};
+    step(state, {.from = from, .generation = 1, .body = Heartbeat{.pids = {7}, .progress = progress}}, 10);
+    return status_of(state, 20);
+  };
+  CHECK_FALSE(beats(4, durations, 5).has_step_durations());
+  const v1::RunStatus status = beats(3, durations, 8);
+  CHECK(status.step_durations().counts_size() == 3);
+  CHECK(status.step_durations().counts(2) == 1);
+  CHECK(status.checkpoints().step() == 8);
+  CHECK(status.failures().node_lost() == 0);
+  step(state, {.from = 4, .body = StreamBroken{"was cut"}}, 30);
+  step(state, {.body = Tick{}}, 30 + kReconnectGrace);
+  CHECK(status_of(state, 400).failures().node_lost() == 1);
+}
+
 TEST_CASE("each worker of a node with a place has its rank, process and newest facts") {
   State state;
   Join join = one_of_two("a");

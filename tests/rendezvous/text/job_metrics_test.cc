@@ -177,6 +177,101 @@ TEST_CASE("the time of the last step is that of the scrape that first saw it") {
   CHECK(value_in(text_of(metrics, later, 1020), last) == 1020);
 }
 
+TEST_CASE("how long steps took is a histogram, which goes on in the next generation") {
+  JobMetrics metrics;
+  RunStatus run = run_of(1);
+  CHECK(text_of(metrics, run).find("dtrun_step_duration") == std::string::npos);
+  for (const int count : {1, 2, 0, 5}) run.mutable_step_durations()->add_counts(count);
+  run.mutable_step_durations()->set_seconds(0.04);
+  const std::string name = "dtrun_step_duration_seconds";
+  const auto bucket = [&](const std::string& text, const char* le) {
+    return value_in(text, name + "_bucket{" + kRun + ",le=\"" + le + "\"}");
+  };
+  std::string text = text_of(metrics, run);
+  CHECK(text.find("# TYPE dtrun_step_duration_seconds histogram\n") != std::string::npos);
+  CHECK(bucket(text, "0.001") == 1);
+  CHECK(bucket(text, "0.002") == 3);
+  CHECK(bucket(text, "0.01") == 8);
+  CHECK(bucket(text, "100") == 8);
+  CHECK(bucket(text, "+Inf") == 8);
+  CHECK(value_in(text, name + "_count{" + kRun + "}") == 8);
+  CHECK(value_in(text, name + "_sum{" + kRun + "}") == 0.04);
+  run.set_generation(4);
+  CHECK(bucket(text_of(metrics, run), "+Inf") == 8);  // rank 0 has not spoken in it yet
+  run.mutable_step_durations()->clear_counts();
+  for (const int count : {0, 0, 0, 9}) run.mutable_step_durations()->add_counts(count);
+  run.mutable_step_durations()->set_seconds(0.09);
+  text = text_of(metrics, run);
+  CHECK(bucket(text, "0.005") == 3);
+  CHECK(bucket(text, "+Inf") == 17);
+  CHECK(value_in(text, name + "_sum{" + kRun + "}") == doctest::Approx(0.13));
+}
+
+TEST_CASE("checkpoints are counted through generations, and the newest is told of") {
+  JobMetrics metrics;
+  RunStatus run = run_of(1);
+  CHECK(text_of(metrics, run).find("dtrun_checkpoint") == std::string::npos);
+  training::Checkpoints* told = run.mutable_checkpoints();
+  const auto value = [&](double now, const char* name) {
+    return value_in(text_of(metrics, run, now), std::string(name) + "{" + kRun + "}");
+  };
+  CHECK(value(1000, "dtrun_checkpoints_total") == 0);
+  CHECK(text_of(metrics, run).find("dtrun_checkpoint_step") == std::string::npos);  // none is not step 0
+  told->set_written(3), told->set_failed(1), told->set_step(60), told->set_seconds(0.5),
+      told->set_bytes(4096);
+  CHECK(value(1010, "dtrun_checkpoints_total") == 3);
+  CHECK(value(1020, "dtrun_checkpoint_failures_total") == 1);
+  CHECK(value(1020, "dtrun_checkpoint_step") == 60);
+  CHECK(value(1020, "dtrun_checkpoint_duration_seconds") == 0.5);
+  CHECK(value(1020, "dtrun_checkpoint_bytes") == 4096);
+  CHECK(value(1020, "dtrun_checkpoint_time_seconds") == 1010);
+  run.set_generation(4);
+  told->Clear();
+  CHECK(value(1030, "dtrun_checkpoints_total") == 3);
+  CHECK(value(1030, "dtrun_checkpoint_step") == 60);
+  told->set_written(3), told->set_step(80);
+  CHECK(value(1040, "dtrun_checkpoints_total") == 6);
+  CHECK(value(1040, "dtrun_checkpoint_step") == 80);
+}
+
+TEST_CASE("failures are told by cause, also those that have not been") {
+  JobMetrics metrics;
+  RunStatus run = run_of(1);
+  run.mutable_failures()->set_signal(2);
+  run.mutable_failures()->set_node_lost(1);
+  const std::string text = text_of(metrics, run);
+  const auto count = [&](const char* cause) {
+    return value_in(text, "dtrun_job_failures_total{" + kRun + ",cause=\"" + cause + "\"}");
+  };
+  CHECK(count("signal") == 2);
+  CHECK(count("node_lost") == 1);
+  CHECK(count("exit") == 0);
+  CHECK(count("out_of_memory") == 0);
+  CHECK(count("hung") == 0);
+}
+
+TEST_CASE("what is not measured of a worker's network and GPU is absent") {
+  JobMetrics metrics;
+  RunStatus run = run_of(1);
+  std::string text = text_of(metrics, run);
+  CHECK(text.find("dtrun_worker_network") == std::string::npos);
+  CHECK(text.find("dtrun_worker_gpu") == std::string::npos);
+  v1::WorkerStatus* worker = run.mutable_members(0)->mutable_workers(1);
+  worker->mutable_times()->set_sent(1000);
+  worker->mutable_times()->set_received(0);
+  worker->mutable_gpu()->set_number(3);
+  worker->mutable_gpu()->set_temperature(61);
+  worker->mutable_gpu()->add_throttled("heat");
+  text = text_of(metrics, run);
+  const std::string labels = kRun + R"(,rank="1",host="node0")", gpu = labels + R"(,gpu="3")";
+  CHECK(value_in(text, "dtrun_worker_network_bytes_total{" + labels + R"(,direction="sent"})") == 1000);
+  CHECK(value_in(text, "dtrun_worker_network_bytes_total{" + labels + R"(,direction="received"})") == 0);
+  CHECK(text.find(R"(dtrun_worker_network_bytes_total{run_id="mnist",rank="0")") == std::string::npos);
+  CHECK(value_in(text, "dtrun_worker_gpu_temperature_celsius{" + gpu + "}") == 61);
+  CHECK(value_in(text, "dtrun_worker_gpu_throttled{" + gpu + R"(,reason="heat"})") == 1);
+  CHECK(text.find("dtrun_worker_gpu_utilization") == std::string::npos);
+}
+
 TEST_CASE("the slow worker is named as long as the verdict does") {
   JobMetrics metrics;
   RunStatus run = run_of(2);

@@ -67,6 +67,9 @@ class Filler {
         case FieldDescriptor::CPPTYPE_INT32:
           reflection->AddInt32(message, field, value_);
           break;
+        case FieldDescriptor::CPPTYPE_INT64:
+          reflection->AddInt64(message, field, value_);
+          break;
         case FieldDescriptor::CPPTYPE_DOUBLE:
           reflection->AddDouble(message, field, value_ + 0.5);
           break;
@@ -134,7 +137,11 @@ TEST_CASE("every field of every message is a field of its struct, there and back
   check_round_trip<training::Progress>();
   check_round_trip<training::Completion>();
   check_round_trip<training::StepTimes>();
+  check_round_trip<training::StepDurations>();
+  check_round_trip<training::Checkpoints>();
+  check_round_trip<v1::FailureCounts>();
   check_round_trip<v1::WorkerUsage>();
+  check_round_trip<v1::GpuUse>();
   check_round_trip<v1::WorkerReport>();
   check_round_trip<v1::Verdict>();
   check_round_trip<v1::Join>();

@@ -3,8 +3,8 @@
 //   {"driver": "580.65.06", "cuda": 13000, "init": 0, "hang": false,
 //    "gpus": [{"uuid": "GPU-…", "name": "…", "bus": 94, "memory": 1, "used": 0, "ecc": 0, "lost": false,
 //              "processes": [1234], "remap": [pending, failed], "throttle": 32, "pcie": [now, most],
-//              "links": [1, 0], "instances": [{"uuid": "MIG-…", "name": "…", "memory": 1, "gi": 7, "ci":
-//              0}]}]}
+//              "links": [1, 0], "busy": 87, "celsius": 61, "milliwatts": 412500,
+//              "instances": [{"uuid": "MIG-…", "name": "…", "memory": 1, "gi": 7, "ci": 0}]}]}
 // Each count adds a byte to the file of that name with ".looks". All but uuid and name may be left out; a GPU
 // with instances is in MIG mode. "hang": it never starts.
 #include <unistd.h>
@@ -126,6 +126,22 @@ int nvmlDeviceGetRemappedRows(Json* gpu, unsigned* corrected, unsigned* uncorrec
 }
 int nvmlDeviceGetCurrentClocksThrottleReasons(Json* gpu, unsigned long long* reasons) {
   *reasons = gpu->value("throttle", 0ull);
+  return kSuccess;
+}
+int nvmlDeviceGetUtilizationRates(Json* gpu, unsigned* rates) {
+  if (!gpu->contains("busy")) return kNotSupported;
+  rates[0] = (*gpu)["busy"];
+  rates[1] = 0;
+  return kSuccess;
+}
+int nvmlDeviceGetTemperature(Json* gpu, int sensor, unsigned* degrees) {
+  if (sensor != 0 || !gpu->contains("celsius")) return kNotSupported;
+  *degrees = (*gpu)["celsius"];
+  return kSuccess;
+}
+int nvmlDeviceGetPowerUsage(Json* gpu, unsigned* milliwatts) {
+  if (!gpu->contains("milliwatts")) return kNotSupported;
+  *milliwatts = (*gpu)["milliwatts"];
   return kSuccess;
 }
 int nvmlDeviceGetCurrPcieLinkWidth(Json* gpu, unsigned* lanes) {

@@ -6,6 +6,7 @@
 #include <gloo/transport/unbound_buffer.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <mutex>
@@ -65,10 +66,18 @@ class RetiredBuffers {
   std::size_t next_ = 0;
 };
 
+struct Counted {
+  std::atomic<std::int64_t> sent = 0, received = 0;  // bytes
+};
+
 class GlooPending final : public Work {
  public:
-  GlooPending(milliseconds timeout, std::shared_ptr<Mesh> mesh, std::shared_ptr<RetiredBuffers> retired)
-      : timeout_(timeout), mesh_(std::move(mesh)), retired_(std::move(retired)) {}
+  GlooPending(milliseconds timeout, std::shared_ptr<Mesh> mesh, std::shared_ptr<RetiredBuffers> retired,
+              std::shared_ptr<Counted> counted)
+      : timeout_(timeout),
+        mesh_(std::move(mesh)),
+        retired_(std::move(retired)),
+        counted_(std::move(counted)) {}
 
   void send(const OutMessage& message) {
     // gloo takes a mutable pointer for either direction and does not write to the memory that it sends.
@@ -100,6 +109,8 @@ class GlooPending final : public Work {
       } catch (const std::exception& error) {
         throw lost(operation.peer, error);
       }
+      (operation.is_send ? counted_->sent : counted_->received)
+          .fetch_add(static_cast<std::int64_t>(operation.buffer->size), std::memory_order_relaxed);
       if (!operation.is_send) waited(operation.peer, from, Clock::now());
     }
     for (PendingOperation& operation : operations_) retired_->add(std::move(operation.buffer));
@@ -136,6 +147,7 @@ class GlooPending final : public Work {
   const milliseconds timeout_;
   const std::shared_ptr<Mesh> mesh_;
   const std::shared_ptr<RetiredBuffers> retired_;
+  const std::shared_ptr<Counted> counted_;
   std::vector<PendingOperation> operations_;
 };
 
@@ -170,7 +182,7 @@ class GlooProcessGroup final : public ProcessGroup {
   std::unique_ptr<Work> start(std::span<const OutMessage> sends,
                               std::span<const InMessage> receives) override {
     check();
-    auto pending = std::make_unique<GlooPending>(timeout_, mesh_, retired_);
+    auto pending = std::make_unique<GlooPending>(timeout_, mesh_, retired_, counted_);
     for (const InMessage& message : receives) pending->receive(message);
     for (const OutMessage& message : sends) pending->send(message);
     return pending;
@@ -189,6 +201,11 @@ class GlooProcessGroup final : public ProcessGroup {
       options.setTag(kAllReduceTag);
       options.setTimeout(timeout_);
       gloo::allreduce(options);
+      // Each part goes around the ring but for one hop, twice.
+      const auto bytes = static_cast<std::int64_t>(values.size_bytes());
+      const std::int64_t moved = 2 * bytes * (size() - 1) / size();
+      counted_->sent.fetch_add(moved, std::memory_order_relaxed);
+      counted_->received.fetch_add(moved, std::memory_order_relaxed);
     } catch (const std::exception& error) {
       throw failure(*mesh_, "all-reduce broke", error);
     }
@@ -196,6 +213,7 @@ class GlooProcessGroup final : public ProcessGroup {
 
   void abort() noexcept override { mesh_->abort(); }
   void check() const override { worker::check(*mesh_); }
+  Traffic traffic() const override { return {.sent = counted_->sent, .received = counted_->received}; }
 
  private:
   struct Abort {
@@ -207,6 +225,7 @@ class GlooProcessGroup final : public ProcessGroup {
   const std::shared_ptr<Mesh> mesh_;
   const std::shared_ptr<gloo::rendezvous::Context> context_;
   const std::shared_ptr<RetiredBuffers> retired_ = std::make_shared<RetiredBuffers>();
+  const std::shared_ptr<Counted> counted_ = std::make_shared<Counted>();
   // Last, so that no abort comes after any other member is destroyed.
   const std::stop_callback<Abort> stop_;
 };

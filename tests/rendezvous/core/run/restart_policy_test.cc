@@ -70,6 +70,23 @@ TEST_CASE("restarts are used up one by one, and the end says so") {
   CHECK(policy.restarts() == 2);
 }
 
+TEST_CASE("failures are counted by cause, and a restarted coordinator goes on with the count") {
+  RestartPolicy policy;
+  WorkerOutcome hung = killed(SIGKILL), starved = killed(SIGKILL);
+  hung.cause = EndCause::kHung, starved.cause = EndCause::kOutOfMemory;
+  for (const WorkerOutcome& one : {failure(3), failure(4), killed(SIGSEGV), hung, starved})
+    policy.judge(one, kMany, kMoment, 0);
+  policy.note_lost_node();
+  const FailureCounts expected{.exit = 2, .signal = 1, .out_of_memory = 1, .hung = 1, .node_lost = 1};
+  CHECK(policy.history().failures == expected);
+  RestartPolicy next;
+  next.resume_at(5, policy.history());
+  next.judge(failure(), {}, kMoment, 0);  // the last one too
+  CHECK(next.history().failures.exit == 3);
+  next.resume_at(5, {.failures = {.exit = -7}});
+  CHECK(next.history().failures.exit == 0);
+}
+
 TEST_CASE("without --max_restarts there are none to be used up") {
   RestartPolicy policy;
   CHECK(policy.judge(failure(), {}, kMoment, 0).reason == "rank 0 on a failed (exit code 1)");
