@@ -308,6 +308,7 @@ void Driver::from_client(rendezvous::ClientEvent event) {
     }
     events_.push_back(event::Connected{link_->endpoint()});
   } else if (auto* received = std::get_if<rendezvous::Received>(&event)) {
+    if (received->message.has_trace()) return answer(received->message.trace());
     if (auto known = to_event(received->message, spec_)) events_.push_back(std::move(*known));
   } else if (auto* lost = std::get_if<rendezvous::Disconnected>(&event)) {
     log_.write("disconnected", {{"why", lost->why.message()}, {"attempt", lost->attempt}});
@@ -316,6 +317,14 @@ void Driver::from_client(rendezvous::ClientEvent event) {
   } else if (auto* done = std::get_if<rendezvous::KvDone>(&event)) {
     workers_.reply(done->worker_serial, std::move(done->reply));
   }
+}
+
+// At once, since the answer also tells what this host's clock shows. It decides nothing.
+void Driver::answer(const rendezvous::v1::TraceOrder& order) {
+  rendezvous::v1::FromAgent message;
+  message.set_generation(state_.generation.number());
+  *message.mutable_trace_part() = workers_.trace(order);
+  link_->send(message);
 }
 
 void Driver::told_to_end(int number) {

@@ -60,6 +60,7 @@ class Driver {
 
   // Sources of events.
   void from_client(rendezvous::ClientEvent event);
+  void answer(const rendezvous::v1::TraceOrder& order);
   void from_signal(int number);
   void told_to_end(int number);
 

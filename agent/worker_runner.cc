@@ -48,15 +48,23 @@ WorkerRunner::WorkerRunner(const JobSpec& spec, std::string tag, Watchdog& watch
                                 trainer_ != nullptr),
                   own_environment(), hang_view()),
       gpu_guard_(agent.loop, spec.gpu_reader, own_environment(), "/dev/kmsg",
-                 [this](pid_t pid) { children_.spare(pid); }) {}
+                 [this](pid_t pid) { children_.spare(pid); }),
+      trace_session_(agent.loop) {}
+
+// A spare has nothing to do.
+std::vector<WorkerProcess*> WorkerRunner::placed() {
+  std::vector<WorkerProcess*> workers = children_.workers();
+  std::erase_if(workers, [](const WorkerProcess* worker) { return worker->is_spare(); });
+  return workers;
+}
+
+rendezvous::v1::TracePart WorkerRunner::trace(const rendezvous::v1::TraceOrder& order) {
+  return trace_session_.answer(order, placed());
+}
 
 HangGuard::View WorkerRunner::hang_view() {
   HangGuard::View view;
-  view.workers = [this] {  // a spare has nothing to do
-    std::vector<WorkerProcess*> workers = children_.workers();
-    std::erase_if(workers, [](const WorkerProcess* worker) { return worker->is_spare(); });
-    return workers;
-  };
+  view.workers = [this] { return placed(); };
   view.usages = [this]() -> const std::map<pid_t, WorkerUsage>& {
     return usages_.look(pids(), Loop::Clock::now());
   };
@@ -206,6 +214,7 @@ void WorkerRunner::act(const action::PlaceWorker& a) {
   if (worker == nullptr) return;
   agent_.log.write("place_worker",
                    {{"generation", assignment.generation}, {"rank", a.rank}, {"pid", worker->pid()}});
+  trace_session_.part_with(*worker);
   const bool was_spare = worker->is_spare();
   worker->set_place(assignment.generation, a.local_rank, a.rank, a.index == 0);
   if (assignment.node.nproc == spec_.nproc || was_spare)
@@ -327,6 +336,7 @@ void WorkerRunner::ended(int serial, WorkerOutcome outcome, bool never_ran) {
   WorkerProcess& worker = *children_.find(serial);
   if (const auto last = worker.look_at_heartbeat_file()) progressed(worker, from_wire(*last));
   if (!outcome.ok()) write_last_operations(worker.log_dir(), worker.operations());
+  trace_session_.part_with(worker);
   agent_.log.write("worker_ended", {{"generation", worker.generation()},
                                     {"rank", outcome.rank},
                                     {"pid", outcome.pid},

@@ -26,6 +26,7 @@
 #include "agent/process/watchdog.h"
 #include "agent/process/worker_planner.h"
 #include "agent/system/loop.h"
+#include "agent/trace_session.h"
 #include "proto/control.pb.h"
 
 namespace dtrun::agent {
@@ -79,6 +80,9 @@ class WorkerRunner {
   // By local rank, for a heartbeat.
   std::vector<WorkerReport> reports();
 
+  // This node's part of a trace.
+  rendezvous::v1::TracePart trace(const rendezvous::v1::TraceOrder& order);
+
   // The job is over: watches no more.
   void rest();
   // True if any process is left that was given time to end.
@@ -99,6 +103,7 @@ class WorkerRunner {
   void ended(int serial, WorkerOutcome outcome, bool never_ran);
   void note_cause(WorkerOutcome* outcome);
   void tell_people(const std::string& text);
+  std::vector<WorkerProcess*> placed();
   HangGuard::View hang_view();
   std::string store_of(std::int64_t generation) const;  // prefix of the keys
 
@@ -118,6 +123,7 @@ class WorkerRunner {
   std::uint64_t next_request_ = 0;         // of all exchanges
   HangGuard hang_guard_;
   GpuGuard gpu_guard_;
+  TraceSession trace_session_;
 };
 
 }  // namespace dtrun::agent

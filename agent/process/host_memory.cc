@@ -21,4 +21,11 @@ Result<int> HostMemory::of(int local_rank) {
   return file.get();
 }
 
+Status clear_memory(int file, std::size_t begin, std::size_t bytes) {
+  if (fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin),
+                static_cast<off_t>(bytes)) == 0)
+    return {};
+  return errno_status(kExitSoftware, "cannot clear a file in memory", errno);
+}
+
 }  // namespace dtrun::agent

@@ -2,6 +2,7 @@
 // replacement gets too. It ends with this agent.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "agent/system/descriptor.h"
@@ -22,5 +23,8 @@ class HostMemory {
   const char* const name_;
   std::vector<Descriptor> files_;  // by local rank
 };
+
+// Makes a part of a file in memory zero, and gives its pages back. EX_SOFTWARE if that cannot be done.
+Status clear_memory(int file, std::size_t begin, std::size_t bytes);
 
 }  // namespace dtrun::agent

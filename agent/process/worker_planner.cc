@@ -4,7 +4,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <fstream>
 #include <system_error>
 #include <utility>
@@ -129,18 +128,18 @@ void WorkerPlanner::plan_in_memory_checkpoint(Console& console, WorkerPlan* plan
 }
 
 // What an earlier process of this worker left there is cleared. Without the memory a hang is told with fewer
-// facts.
+// facts, and nothing can be traced.
 void WorkerPlanner::plan_operations(WorkerPlan* plan) {
-  constexpr std::size_t kBytes = sizeof(OperationRing);
+  constexpr std::size_t kBytes = sizeof(OperationMemory);
   const Result<int> file = operations_.of(plan->local_rank);
   if (!file.ok() || ftruncate(file.value(), kBytes) != 0) return;
   fcntl(file.value(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);  // fails if done before
+  if (!clear_memory(file.value(), 0, kBytes).ok()) return;
   void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.value(), 0);
   if (memory == MAP_FAILED) return;
-  std::memset(memory, 0, kBytes);
   plan->operations_fd = file.value();
-  plan->operations = {static_cast<const OperationRing*>(memory),
-                      [memory](const OperationRing*) { munmap(memory, kBytes); }};
+  plan->operations = {static_cast<OperationMemory*>(memory),
+                      [memory](OperationMemory*) { munmap(memory, kBytes); }};
 }
 
 // A temporary folder for a worker's files that are no logs, or whose job has no log directory; empty if it

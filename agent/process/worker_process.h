@@ -39,7 +39,7 @@ struct WorkerPlan {
   int in_memory_checkpoint_fd =
       -1;                  // its file in the host's memory (HostMemory), which outlives it; -1: none
   int operations_fd = -1;  // the same for its last operations, mapped here:
-  std::shared_ptr<const OperationRing> operations = {};
+  std::shared_ptr<OperationMemory> operations = {};
   StreamPlan out, err;
   std::vector<int> cpus;                 // that it may use; empty: all
   std::string tag;                       // worker_tag(): of this agent and process
@@ -76,8 +76,11 @@ class WorkerProcess {
             .operations = plan_.operations_fd >= 0};
   }
   // Its last, also after its end; none of a program.
+  // The memory of its operations, and the file that it is (WorkerPlan::operations_fd); null: none.
+  std::shared_ptr<OperationMemory> trace_memory() const { return plan_.operations; }
+  int memory_file() const { return plan_.operations_fd; }
   std::vector<Operation> operations() const {
-    return plan_.operations ? plan_.operations->read() : std::vector<Operation>();
+    return plan_.operations ? plan_.operations->last.read() : std::vector<Operation>();
   }
   const std::filesystem::path& log_dir() const { return plan_.log_dir; }
   // Its rank in the newest generation that it has, or had, a part in; before that its plan's.

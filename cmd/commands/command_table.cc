@@ -7,10 +7,10 @@ namespace {
 
 // In the order in which help names them.
 constexpr const Command* kCommands[] = {
-    &kAgentCommand,  &kStoreCommand,   &kStatusCommand,    &kDoctorCommand,     &kReportCommand,
-    &kAttachCommand, &kStopCommand,    &kLogsCommand,      &kKubernetesCommand, &kSlurmCommand,
-    &kKeyCommand,    &kPrepareCommand, &kExportCommand,    &kSampleCommand,     &kProfileCommand,
-    &kGpusCommand,   &kHelpCommand,    &kCompletionCommand};
+    &kAgentCommand,   &kStoreCommand,  &kStatusCommand,  &kDoctorCommand,    &kTraceCommand,
+    &kReportCommand,  &kAttachCommand, &kStopCommand,    &kLogsCommand,      &kKubernetesCommand,
+    &kSlurmCommand,   &kKeyCommand,    &kPrepareCommand, &kExportCommand,    &kSampleCommand,
+    &kProfileCommand, &kGpusCommand,   &kHelpCommand,    &kCompletionCommand};
 
 }  // namespace
 

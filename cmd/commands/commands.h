@@ -23,5 +23,6 @@ extern const Command kSlurmCommand;       // a script that runs a job under Slur
 extern const Command kStatusCommand;      // which nodes take part in a run, and what they do
 extern const Command kStopCommand;        // the end of a job that was started with --detach
 extern const Command kStoreCommand;       // coordinator and store on a host of their own
+extern const Command kTraceCommand;       // what all ranks of a training do, on one clock
 
 }  // namespace dtrun::cmd

@@ -6,8 +6,9 @@
 namespace dtrun {
 
 const char* name_of(Operation::Kind kind) {
-  static constexpr const char* kNames[] = {"receive",   "send",       "connect", "gather", "broadcast",
-                                           "stop_vote", "evaluation", "message", "devices"};
+  static constexpr const char* kNames[] = {
+      "receive", "send", "connect", "gather", "broadcast", "stop_vote", "evaluation", "message", "devices",
+      "step",    "data", "math",    "wait",   "exchange",  "update",    "save",       "write"};
   static_assert(std::size(kNames) == static_cast<std::size_t>(Operation::Kind::kCount));
   return kNames[kind < Operation::Kind::kCount ? static_cast<std::size_t>(kind)
                                                : static_cast<std::size_t>(Operation::Kind::kMessage)];

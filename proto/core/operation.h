@@ -1,4 +1,5 @@
-// What one worker exchanges with its peers, operation by operation (proto/base/operation_ring.h). Pure.
+// What one worker exchanges with its peers, operation by operation, and while it is traced also what else it
+// does (proto/base/operation_ring.h). Pure.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,15 @@ struct Operation {
     kEvaluation,
     kMessage,  // another one
     kDevices,  // between GPUs: the end of a step's exchange
+    // Only of a trace. An evaluation has no peer.
+    kStep,
+    kData,  // of a lane's microbatch, as is the next
+    kMath,
+    kWait,      // for the device
+    kExchange,  // its end, once nothing else is left to do
+    kUpdate,
+    kSave,   // training waits for it
+    kWrite,  // of a checkpoint, beside training
     kCount,
   };
   enum class State : std::uint32_t { kDone, kBroken, kWaits };  // kBroken: it has failed, or was given up
@@ -29,6 +39,7 @@ struct Operation {
   int bucket = -1;         // of a kReceive or kSend; -1: none
   int round = -1;          // the same; -1: the ranks share memory, or none
   int peer = -1;           // rank in that generation; -1: all others
+  int lane = -1;           // -1: none
   std::int64_t began = 0;  // ns of CLOCK_MONOTONIC, the same for all processes of a host
   std::int64_t ended = 0;  // of an operation that does not wait any more
 

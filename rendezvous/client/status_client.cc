@@ -19,18 +19,24 @@ constexpr std::chrono::milliseconds kDialTimeout{5000};
 // Makes the context of each call, with its deadline; null: no more calls.
 using MakeContext = std::function<std::shared_ptr<grpc::ClientContext>()>;
 
-Result<v1::StatusReply> ask_one(const std::string& host, int port, const v1::StatusRequest& request,
-                                std::chrono::milliseconds dial_timeout, Connector& connector,
-                                const MakeContext& make_context) {
+using Stub = v1::Rendezvous::Stub;
+template <typename Request, typename Reply>
+using Method = grpc::Status (Stub::*)(grpc::ClientContext*, const Request&, Reply*);
+
+template <typename Request, typename Reply>
+Result<Reply> ask_one(const std::string& host, int port, Method<Request, Reply> method,
+                      const Request& request, std::chrono::milliseconds dial_timeout, Connector& connector,
+                      const MakeContext& make_context) {
   const std::string endpoint = endpoint_text(host, port);
   const Dialled dialled = connector.dial(host, port, dial_timeout);
   if (dialled.fd < 0)
     return Status(kExitUnavailable, "no coordinator at " + endpoint + " (" + dialled.error + ")");
   const auto channel = connector.open(host, dialled, port);
-  v1::StatusReply reply;
+  Reply reply;
   const std::shared_ptr<grpc::ClientContext> context = make_context();
   if (!context) return Status(kExitUnavailable, "interrupted");
-  const grpc::Status status = v1::Rendezvous::NewStub(channel)->Status(context.get(), request, &reply);
+  const auto stub = v1::Rendezvous::NewStub(channel);
+  const grpc::Status status = (stub.get()->*method)(context.get(), request, &reply);
   if (status.ok()) {
     make_printable(&reply);
     return reply;
@@ -46,19 +52,33 @@ Result<v1::StatusReply> ask_one(const std::string& host, int port, const v1::Sta
 }
 
 // The one of several hosts that leads answers; there is no long wait for hosts that do not answer at all.
-Result<v1::StatusReply> ask(const std::string& list, int port, const v1::StatusRequest& request,
-                            std::chrono::milliseconds dial_timeout, Connector& connector,
-                            const MakeContext& make_context) {
+template <typename Request, typename Reply>
+Result<Reply> ask(const std::string& list, int port, Method<Request, Reply> method, const Request& request,
+                  std::chrono::milliseconds dial_timeout, Connector& connector,
+                  const MakeContext& make_context) {
   set_up_grpc();
   const std::vector<std::string> hosts = hosts_of(list);
   const auto each = dial_timeout / static_cast<int>(hosts.size());
   std::string why;
   for (const std::string& host : hosts) {
-    auto reply = ask_one(host, port, request, each, connector, make_context);
+    auto reply = ask_one(host, port, method, request, each, connector, make_context);
     if (reply.ok() || hosts.size() == 1 || reply.status().exit_code() == kExitNoPermission) return reply;
     why += (why.empty() ? "" : "; ") + reply.status().message();
   }
   return Status(kExitUnavailable, why);
+}
+
+// `timeout`: of the whole call, which several hosts share.
+template <typename Request, typename Reply>
+Result<Reply> fetch(const std::string& host, int port, Method<Request, Reply> method, const Request& request,
+                    std::chrono::milliseconds timeout, const std::optional<Credential>& key) {
+  Connector connector(key);
+  const auto each = timeout / static_cast<int>(hosts_of(host).size());
+  return ask(host, port, method, request, timeout, connector, [each] {
+    auto context = std::make_shared<grpc::ClientContext>();
+    context->set_deadline(std::chrono::system_clock::now() + each);
+    return context;
+  });
 }
 
 }  // namespace
@@ -66,15 +86,14 @@ Result<v1::StatusReply> ask(const std::string& list, int port, const v1::StatusR
 Result<v1::StatusReply> fetch_status(const std::string& host, int port, const std::string& run_id,
                                      std::chrono::milliseconds timeout,
                                      const std::optional<Credential>& key) {
-  Connector connector(key);
-  const auto each = timeout / static_cast<int>(hosts_of(host).size());
   v1::StatusRequest request;
   request.set_run_id(run_id);
-  return ask(host, port, request, timeout, connector, [each] {
-    auto context = std::make_shared<grpc::ClientContext>();
-    context->set_deadline(std::chrono::system_clock::now() + each);
-    return context;
-  });
+  return fetch<v1::StatusRequest, v1::StatusReply>(host, port, &Stub::Status, request, timeout, key);
+}
+
+Result<v1::TraceReply> fetch_trace(const std::string& host, int port, const v1::TraceRequest& request,
+                                   std::chrono::milliseconds timeout, const std::optional<Credential>& key) {
+  return fetch<v1::TraceRequest, v1::TraceReply>(host, port, &Stub::Trace, request, timeout, key);
 }
 
 // Shared with its thread, which outlives the asker if it waits for a name server.
@@ -97,11 +116,12 @@ EndOfRun::EndOfRun(const std::string& host, int port, const std::string& run_id,
     v1::StatusRequest request;
     request.set_run_id(run_id);
     request.set_at_end(true);
-    const auto reply = ask(host, port, request, kDialTimeout, call->connector, [call = call.get()] {
-      const std::lock_guard lock(call->mutex);
-      call->context = call->ending ? nullptr : std::make_shared<grpc::ClientContext>();
-      return call->context;
-    });
+    const auto reply = ask<v1::StatusRequest, v1::StatusReply>(
+        host, port, &Stub::Status, request, kDialTimeout, call->connector, [call = call.get()] {
+          const std::lock_guard lock(call->mutex);
+          call->context = call->ending ? nullptr : std::make_shared<grpc::ClientContext>();
+          return call->context;
+        });
     const std::lock_guard lock(call->mutex);
     call->done = true;
     if (reply.ok() && reply.value().runs_size() == 1) call->run = reply.value().runs(0);

@@ -1,4 +1,5 @@
-// Asks a coordinator for the status of its runs: one call on a connection of its own.
+// Asks a coordinator for the status of its runs, or for what their workers do: one call on a connection of
+// its own.
 #pragma once
 
 #include <chrono>
@@ -19,6 +20,11 @@ namespace dtrun::rendezvous {
 Result<v1::StatusReply> fetch_status(const std::string& host, int port, const std::string& run_id,
                                      std::chrono::milliseconds timeout,
                                      const std::optional<Credential>& key = {});
+
+// The answer of the coordinator to one call of a trace. Failures as fetch_status().
+Result<v1::TraceReply> fetch_trace(const std::string& host, int port, const v1::TraceRequest& request,
+                                   std::chrono::milliseconds timeout,
+                                   const std::optional<Credential>& key = {});
 
 // Waits in the background for the end of a run: an agent's coordinator goes with its run, but not before it
 // has answered. For one thread.

@@ -33,6 +33,23 @@ std::vector<RunRecord> aged(std::vector<RunRecord> record) {
   return record;
 }
 
+std::int64_t nanoseconds_now() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::nanoseconds(now).count();
+}
+
+// A sentence; empty if the run can be traced. `state`: null if it is not known.
+std::string why_untraced(const State* state, const std::string& run_id) {
+  if (state == nullptr) return "no run " + run_id + " here";
+  if (state->phase == Phase::kOver)
+    return "run " + run_id + " is over (exit code " + std::to_string(state->result->exit_code) +
+           "): only a run that goes on can be traced";
+  const auto is_program = [](const auto& member) { return !member.second.join.command.empty(); };
+  if (std::ranges::any_of(state->members, is_program))
+    return "run " + run_id + " is a program of its own: only dtrun's own trainer says what it does";
+  return "";
+}
+
 bool changes_record(const Action& action) {
   const auto* news = std::get_if<News>(&action.body);
   return std::holds_alternative<Assigned>(action.body) || std::holds_alternative<Ended>(action.body) ||
@@ -73,6 +90,7 @@ void Coordinator::forget() {
   members_.store(0);
   for (const auto& [id, connection] : std::exchange(connections_, {})) connection->close(true);
   for (const auto& [id, waiter] : std::exchange(waiters_, {})) waiter.told({});  // they ask the next one
+  traces_.forget_all();
 }
 
 void Coordinator::written(std::int64_t version) {
@@ -123,15 +141,17 @@ void Coordinator::received(Event event) {
 
 void Coordinator::broken(ConnectionId id) {
   connections_.erase(id);
+  traces_.gone(id);
   take({.from = id, .body = StreamBroken{}});
 }
 
 Millis Coordinator::tend() {
-  if (!leading_) return kNever;
+  const Millis traces = traces_.tend(steady_now());
+  if (!leading_) return traces;
   if (runs_.next_deadline() <= steady_now()) take({.body = Tick{}});
   const bool waits = runs_.has_end_to_tell(steady_now());
   if (!waits) members_.store(runs_.members());
-  return std::min(runs_.next_deadline(), waits ? steady_now() + kLookAgain : kNever);
+  return std::min({runs_.next_deadline(), waits ? steady_now() + kLookAgain : kNever, traces});
 }
 
 // Messages wait until a majority has the numbers of generations and ends of runs, so a later coordinator
@@ -249,6 +269,33 @@ void Coordinator::tell_waiters() {
     waiter->second.told(status(waiter->second.run_id));
     waiter = waiters_.erase(waiter);
   }
+}
+
+void Coordinator::trace(const v1::TraceRequest& request, Traces::Told told) {
+  const State* const state = find(request.run_id());
+  v1::TraceReply reply;
+  reply.set_refusal(why_untraced(state, request.run_id()));
+  if (!reply.refusal().empty()) return told(std::move(reply));
+  reply.set_generation(state->generation);
+  if (state->current.membership) reply.set_world_size(state->current.membership->world_size);
+  std::map<ConnectionId, std::string> nodes;
+  for (const auto& [id, member] : state->members)
+    if (connections_.contains(id)) nodes[id] = member.join.host;
+  const std::map<ConnectionId, std::string> ordered = nodes;
+  traces_.begin(std::move(reply), std::move(nodes), steady_now(), std::move(told));
+  for (const auto& [id, host] : ordered) {
+    v1::FromCoordinator message;
+    message.set_term(term_);
+    v1::TraceOrder* const order = message.mutable_trace();
+    order->set_trace(request.trace());
+    order->set_end(request.end());
+    order->set_sent_at(nanoseconds_now());
+    connections_.at(id)->send(std::move(message));
+  }
+}
+
+void Coordinator::traced(ConnectionId id, v1::TracePart part) {
+  traces_.answered(id, std::move(part), nanoseconds_now());
 }
 
 std::vector<const State*> Coordinator::wanted(const std::string& run_id) const {

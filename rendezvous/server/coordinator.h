@@ -17,6 +17,7 @@
 #include "rendezvous/core/election/election.h"
 #include "rendezvous/core/run/runs.h"
 #include "rendezvous/server/run_view.h"
+#include "rendezvous/server/traces.h"
 
 namespace dtrun::rendezvous {
 
@@ -85,6 +86,10 @@ class Coordinator {
   void await_end(ConnectionId id, const std::string& run_id, Told told);
   void forget_waiter(ConnectionId id) { waiters_.erase(id); }
 
+  // Has the run's nodes tell what their workers do. Calls `told` once; see Traces.
+  void trace(const v1::TraceRequest& request, Traces::Told told);
+  void traced(ConnectionId id, v1::TracePart part);
+
   // Any thread. One more while members may come for the end of a run that an earlier coordinator knew.
   int members() const { return members_.load(); }
 
@@ -127,6 +132,7 @@ class Coordinator {
   std::map<std::string, std::pair<Phase, std::int64_t>> told_;  // by run: the last facts told by notice()
   std::map<ConnectionId, std::shared_ptr<Connection>> connections_;
   std::map<ConnectionId, Waiter> waiters_;  // for the end of a run
+  Traces traces_;
   std::optional<PageAddress> page_;
   std::atomic<int> members_{0};
 };

@@ -59,6 +59,13 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
     make_printable(&incoming_);
     if (const auto why = refusal()) return refuse(*why);
     if (incoming_.has_join() && caller_.guest) incoming_.mutable_join()->clear_term();
+    if (incoming_.has_trace_part()) {
+      strand_.post([self = self_, part = std::move(*incoming_.mutable_trace_part())]() mutable {
+        if (!self->gone_ && self->known_) self->coordinator_.traced(self->id_, std::move(part));
+      });
+      incoming_.Clear();
+      return StartRead(&incoming_);
+    }
     Event event = to_event(id_, incoming_, peer_address_);
     incoming_.Clear();  // ten thousand Joins are not kept until the first heartbeats overwrite them
     strand_.post([self = self_, event = std::move(event)]() mutable { self->take(std::move(event)); });
@@ -246,6 +253,23 @@ grpc::ServerUnaryReactor* RendezvousService::Status(grpc::CallbackServerContext*
     if (!coordinator_.leads()) return reactor->Finish(does_not_lead());
     *reply = coordinator_.status(run_id);
     reactor->Finish(grpc::Status::OK);
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* RendezvousService::Trace(grpc::CallbackServerContext* context,
+                                                   const v1::TraceRequest* request, v1::TraceReply* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (const auto why = door_.caller(*context).refusal(request->run_id())) {
+    reactor->Finish(status_of_refusal(why));
+    return reactor;
+  }
+  strand_.post([this, reactor, request = *request, reply] {
+    if (!coordinator_.leads()) return reactor->Finish(does_not_lead());
+    coordinator_.trace(request, [reactor, reply](v1::TraceReply answer) {
+      *reply = std::move(answer);
+      reactor->Finish(grpc::Status::OK);
+    });
   });
   return reactor;
 }

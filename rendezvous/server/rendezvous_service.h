@@ -22,6 +22,9 @@ class RendezvousService final : public v1::Rendezvous::CallbackService {
   grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context, const v1::StatusRequest* request,
                                    v1::StatusReply* reply) override;
 
+  grpc::ServerUnaryReactor* Trace(grpc::CallbackServerContext* context, const v1::TraceRequest* request,
+                                  v1::TraceReply* reply) override;
+
   // Calls that wait for the end of a run, or whose answer is still on its way. Any thread.
   int waiters() const { return waiters_.load(); }
 

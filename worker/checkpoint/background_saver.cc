@@ -6,6 +6,8 @@
 #include <system_error>
 #include <utility>
 
+#include "worker/base/operation_log.h"
+
 namespace dtrun::worker {
 
 BackgroundSaver::BackgroundSaver(std::filesystem::path output_dir, const Program& program, int keep)
@@ -69,6 +71,7 @@ void BackgroundSaver::save_here(const TrainState& state, int keep) { save_and_co
 
 // REQUIRES: mutex_ not held.
 void BackgroundSaver::save_and_count(const TrainState& state, int keep) {
+  const OperationLog::Span written(Operation::Kind::kWrite);
   const auto begin = std::chrono::steady_clock::now();
   std::int64_t bytes = 0;
   try {

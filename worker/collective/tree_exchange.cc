@@ -203,8 +203,6 @@ const float* TreeExchange::read(std::size_t index, const Piece& piece) {
 void TreeExchange::send(int bucket, std::span<const float* const> on_device, Stream& stream) {
   const auto index = static_cast<std::size_t>(bucket);
   buckets_[index].partials = on_host(on_device, ranges_[index], stream);
-  if (shared_memory_transport_ != nullptr)
-    shared_memory_transport_->publish_partials(bucket, buckets_[index].partials);
   start_round(index, 0);
   if (rounds(index).size() == 1) return;
   {
@@ -216,24 +214,27 @@ void TreeExchange::send(int bucket, std::span<const float* const> on_device, Str
 
 // REQUIRES: the pieces that the round sends are final.
 void TreeExchange::start_round(std::size_t index, std::size_t number) {
+  const int bucket = static_cast<int>(index);
+  // Nothing arrives before it is written down as sent.
+  OperationLog::note({.kind = Operation::Kind::kSend, .bucket = bucket, .round = static_cast<int>(number)});
+  if (number == 0 && shared_memory_transport_ != nullptr)
+    shared_memory_transport_->publish_partials(bucket, buckets_[index].partials);
   std::vector<OutMessage> messages;
   bool announced = false;
   for (const OutMove& move : rounds(index)[number].out) {
     const VectorRange& range = move.piece.range;
     if (!shares_with(move.peer)) {
       messages.push_back({.peer = move.peer,
-                          .tag = tag_of_round(static_cast<int>(index), number),
+                          .tag = tag_of_round(bucket, number),
                           .bytes = std::as_bytes(std::span(read(index, move.piece), range.size()))});
     } else if (move.piece.vector == Piece::kSum && !announced) {
       // All neighbours read the same piece of the sum, and only in this round.
       std::ranges::copy(part_of(sum_.host(), range), shared_memory_transport_->totals() + range.begin);
-      shared_memory_transport_->publish_total(static_cast<int>(index));
+      shared_memory_transport_->publish_total(bucket);
       announced = true;
     }
   }
   buckets_[index].out[number] = start(messages, {});
-  OperationLog::note(
-      {.kind = Operation::Kind::kSend, .bucket = static_cast<int>(index), .round = static_cast<int>(number)});
 }
 
 // Finds a move's piece in the neighbour's memory. Blocks until the piece is final.

@@ -68,7 +68,7 @@ class ProfiledJob {
 
   // Runs the first step of the job each time: no step is larger, and later ones cost the same.
   void step() {
-    const Range range(*replica_.device, "step");
+    const Range range(*replica_.device, Operation::Kind::kStep);
     const StepPlan plan = batches_.step(0);
     float* const sum = gradient_step_.run(plan, order_, replica_.state.parameters.data());
     const auto begin = Clock::now();

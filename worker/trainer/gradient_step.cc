@@ -104,7 +104,7 @@ float* GradientStep::run(const StepPlan& plan, const EpochOrder& order, const fl
   if (!arithmetic_.device_is_host()) {
     // The device's remaining computation does not count as a wait for peers.
     StepClock::Scope computing(clock_, StepClock::kMath);
-    const Range range(device_, "wait");
+    const Range range(device_, Operation::Kind::kWait);
     lanes_.run([&](int, Lane& lane) {
       if (next && lanes_.size() == 1) prepare(lane, *next);
       lane.stream().wait();
@@ -114,7 +114,7 @@ float* GradientStep::run(const StepPlan& plan, const EpochOrder& order, const fl
   if (!exchange_) return accumulator_->root();
   {
     StepClock::Scope waiting(clock_, StepClock::kGradients);
-    const Range range(device_, "exchange");
+    const Range range(device_, Operation::Kind::kExchange);
     exchange_->finish();
   }
   return sum_.data();
@@ -145,6 +145,8 @@ void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {
   const auto computed = StepClock::Clock::now();
   lane_times_[lane_index].data += read - begin;
   lane_times_[lane_index].math += computed - read;
+  OperationLog::trace({.kind = Operation::Kind::kData, .lane = lane_index}, begin, read);
+  OperationLog::trace({.kind = Operation::Kind::kMath, .lane = lane_index}, read, computed);
   accumulator_->complete(leaf, last_bucket, lane.gradients());
   Pulse::beat();
 }

@@ -81,7 +81,7 @@ class GradientStep {
   LaneTeam& lanes_;
   StepClock& clock_;
   bool untold_traffic_ = false;  // a library moves the gradients that does not tell
-  const std::size_t size_;  // floats of a microbatch's or a step's [statistics | gradient]
+  const std::size_t size_;       // floats of a microbatch's or a step's [statistics | gradient]
 
   // Declared in this order because exchanges in flight must be given up before their memory is freed.
   Buffer sum_;  // the job's sum; empty without peers, when the accumulator has it

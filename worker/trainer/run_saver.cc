@@ -86,7 +86,7 @@ void RunSaver::check() {
 std::optional<double> RunSaver::save(bool on_disk) {
   const auto begin = std::chrono::steady_clock::now();
   if (!saver_) return std::nullopt;
-  const Range range(*replica_.device, "save");
+  const Range range(*replica_.device, Operation::Kind::kSave);
   const bool is_new = std::exchange(saved_step_, replica_.state.step) != replica_.state.step;
   if (is_new) with_saver([&] { saver_->wait(); });
   if (is_new && saver_) {

@@ -294,7 +294,7 @@ std::optional<StepPlan> Trainer::step_behind(const StepPlan& plan) const {
 
 // Returns what all ranks are to do after this step.
 Vote Trainer::one_step() {
-  const Range range(*replica_.device, "step");
+  const Range range(*replica_.device, Operation::Kind::kStep);
   const auto begin = Clock::now();
   OperationLog::at(place_.generation, state_.step);
   stop_vote_.cast(wish());
@@ -457,7 +457,7 @@ bool Trainer::evaluation_is_missing() const {
 Vote Trainer::evaluate_now() {
   const auto begin = Clock::now();
   const PhaseClock::Scope timed(phases_, Phase::kEvaluating);
-  const Range range(*replica_.device, "evaluation");
+  const Range range(*replica_.device, Operation::Kind::kEvaluation);
   report(Phase::kEvaluating);
   newest_evaluation_ = evaluate(*replica_.data.test, train_.micro_batch_size, state_.parameters.data(),
                                 group_, replica_.lanes, [&] { return wish() != Vote::kGoOn; });

@@ -10,18 +10,17 @@
 #include "agent/system/wall_clock.h"
 #include "cmd/commands/answer.h"
 #include "cmd/commands/commands.h"
+#include "cmd/commands/status/coordinator_address.h"
 #include "cmd/commands/status/run_folder.h"
 #include "cmd/commands/status/status_view.h"
 #include "cmd/commands/status/watch_run.h"
 #include "cmd/options/option_table.h"
 #include "cmd/options/values.h"
 #include "cmd/plan/key_options.h"
-#include "proto/core/contract.h"
 #include "proto/core/exit_codes.h"
 #include "rendezvous/client/status_client.h"
 #include "rendezvous/text/status_text.h"
 #include "rendezvous/wire/convert.h"
-#include "rendezvous/wire/grpc_setup.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -33,13 +32,6 @@ constexpr auto kTimeout = 5s;
 constexpr int kEndsShown = 5;
 
 using rendezvous::v1::RunStatus;
-
-// The endpoint to ask, and the way to ask it.
-struct CoordinatorAddress {
-  Endpoint endpoint;
-  bool wants_key = true;
-  std::string own_key = {};  // the job's alone; empty: the asker's will do
-};
 
 struct LocalEnd {
   CoordinatorAddress address;  // of its coordinator, which may be gone
@@ -56,37 +48,6 @@ struct StatusQuestion {
   bool open = false;
   std::optional<rendezvous::Credential> key = {};
 };
-
-std::string text_of(const Endpoint& endpoint) {
-  return rendezvous::endpoint_text(endpoint.host, endpoint.port);
-}
-
-// Several agents of one host may take part in one job.
-std::vector<CoordinatorAddress> local_addresses(const std::string& run_id) {
-  std::vector<CoordinatorAddress> addresses;
-  std::set<std::string> seen;
-  for (const agent::RegisteredJob& job : agent::registered_jobs(agent::registry_folder())) {
-    const Endpoint endpoint{job.host, job.port};
-    const bool wanted = run_id.empty() || job.run_id == run_id;
-    if (wanted && seen.insert(text_of(endpoint)).second)
-      addresses.push_back({endpoint, job.has_key, job.key});
-  }
-  return addresses;
-}
-
-Result<std::vector<CoordinatorAddress>> addresses_of(const StatusQuestion& question) {
-  if (question.endpoint.empty()) return local_addresses(question.run_id);
-  if (rendezvous::unix_path(question.endpoint))
-    return std::vector<CoordinatorAddress>{{{question.endpoint, 0}, false}};
-  Result<std::vector<Endpoint>> endpoints =
-      parse_endpoints({question.endpoint, "--rdzv_endpoint"}, kDefaultPort);
-  if (!endpoints.ok()) return endpoints.status();
-  std::vector<std::string> hosts;
-  for (const Endpoint& one : endpoints.value()) hosts.push_back(one.host);
-  const Endpoint endpoint{rendezvous::list_text(hosts), endpoints.value().front().port};
-  if (endpoint.port > 0) return std::vector<CoordinatorAddress>{{endpoint}};
-  return usage("--rdzv_endpoint=" + question.endpoint + ": expected a port from 1 to 65535");
-}
 
 // The status as the coordinator told it, or would have.
 RunStatus status_of(const agent::EndedJob& ended) {
@@ -137,17 +98,10 @@ struct RunsAnswer {
   }
 };
 
-std::optional<rendezvous::Credential> key_for(const CoordinatorAddress& address,
-                                              const StatusQuestion& question) {
-  if (address.own_key.empty()) return address.wants_key ? question.key : std::nullopt;
-  const auto own = rendezvous::Credential::parse(address.own_key, "the job's entry");
-  return own.ok() ? std::optional(own.value()) : std::nullopt;
-}
-
 void ask(const CoordinatorAddress& address, const StatusQuestion& question, RunsAnswer* answer) {
   const Endpoint& endpoint = address.endpoint;
   const auto reply = rendezvous::fetch_status(endpoint.host, endpoint.port, question.run_id, kTimeout,
-                                              key_for(address, question));
+                                              key_for(address, question.key));
   if (!reply.ok()) {
     answer->failure = reply.status();
     if (reply.status().exit_code() == kExitNoPermission) answer->locked += reply.status().message() + "\n";
@@ -163,7 +117,7 @@ std::string nothing(const StatusQuestion& question) {
 }
 
 RunsAnswer ask_all(const StatusQuestion& question) {
-  const Result<std::vector<CoordinatorAddress>> addresses = addresses_of(question);
+  const Result<std::vector<CoordinatorAddress>> addresses = addresses_of(question.endpoint, question.run_id);
   RunsAnswer answer;
   if (!addresses.ok()) answer.failure = addresses.status();
   if (addresses.ok())
@@ -226,7 +180,7 @@ int tell_ready(const StatusQuestion& question) {
 
 // The one address that may have the named run.
 Result<CoordinatorAddress> address_of_run(const StatusQuestion& question) {
-  Result<std::vector<CoordinatorAddress>> addresses = addresses_of(question);
+  Result<std::vector<CoordinatorAddress>> addresses = addresses_of(question.endpoint, question.run_id);
   if (!addresses.ok()) return addresses.status();
   if (addresses.value().empty()) {
     const std::vector<LocalEnd> ends = local_ends(question);
@@ -249,7 +203,7 @@ int watch_named(const StatusQuestion& question) {
     return std::nullopt;
   };
   return watch_run({endpoint, text_of(endpoint), question.run_id, question.json, question.exit_status,
-                    left_word, key_for(address.value(), question)});
+                    left_word, key_for(address.value(), question.key)});
 }
 
 int show_end(const agent::EndedJob& ended, const std::filesystem::path& folder,

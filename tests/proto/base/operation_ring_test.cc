@@ -63,6 +63,54 @@ TEST_CASE("where every slot waits a further operation takes the place of one") {
   CHECK(ring->read().size() == OperationRing::kSlots);
 }
 
+TEST_CASE("a reader that comes back gets what is new, and hears of what was written over meanwhile") {
+  const auto ring = std::make_unique<OperationRing>();
+  const auto write = [&](std::int64_t from, std::int64_t to) {
+    for (std::int64_t step = from; step < to; ++step) ring->begin(receive(step, 0, 1, State::kDone));
+  };
+  CHECK(ring->read_after(0, 100).operations.empty());
+  write(0, 7);
+  OperationRing::Newer newer = ring->read_after(0, 4);
+  REQUIRE(newer.operations.size() == 4);
+  CHECK(newer.operations[3] == receive(3, 0, 1, State::kDone));
+  CHECK(newer.more);
+  newer = ring->read_after(newer.last, 100);
+  CHECK(newer.operations.size() == 3);
+  CHECK_FALSE(newer.more);
+  CHECK(newer.lost == 0);
+  write(7, 7 + 300);
+  newer = ring->read_after(newer.last, 1000);
+  CHECK(newer.lost == 300 - static_cast<std::int64_t>(OperationRing::kSlots));
+  REQUIRE(newer.operations.size() == OperationRing::kSlots);
+  CHECK(newer.operations.back().step == 306);
+  CHECK(ring->read_after(newer.last, 1000).operations.empty());
+}
+
+TEST_CASE("a reader that comes back while threads write misses nothing that it is not told of") {
+  const auto ring = std::make_unique<TraceRing>();
+  constexpr std::int64_t kEach = 200000;
+  std::vector<std::thread> writers;
+  for (int peer = 0; peer < 2; ++peer)
+    writers.emplace_back([&, peer] {
+      for (std::int64_t step = 0; step < kEach; ++step) ring->begin(receive(step, 0, peer, State::kDone));
+    });
+  std::int64_t seen = 0, lost = 0, backwards = 0;
+  std::int64_t next[2] = {0, 0};
+  for (std::uint64_t last = 0; seen + lost < 2 * kEach;) {
+    const TraceRing::Newer newer = ring->read_after(last, 1000);
+    last = newer.last;
+    lost += newer.lost;
+    for (const Operation& each : newer.operations) {
+      ++seen;
+      backwards += each.step < next[each.peer];
+      next[each.peer] = each.step + 1;
+    }
+  }
+  for (std::thread& writer : writers) writer.join();
+  CHECK(seen > 0);
+  CHECK(backwards == 0);
+}
+
 TEST_CASE("of several that wait the one that began first is the longest") {
   CHECK(longest_wait({receive(9, 0, 1), receive(4, 0, 2), receive(1, 0, 3, State::kDone)}) ==
         receive(4, 0, 2));

@@ -150,7 +150,7 @@ void Replica::restore(const TrainState& from) {
 }
 
 StepResult Replica::update(const UpdateRule& rule, float* sum) {
-  const Range range(*device, "update");
+  const Range range(*device, Operation::Kind::kUpdate);
   UpdatedVectors vectors{
       .size = program.size, .parameters = state.parameters.data(), .slots = {}, .decaying = decaying_};
   for (const ReplicaState::Slot& slot : state.slots) vectors.slots.push_back(slot.values.data());
