@@ -21,6 +21,7 @@ struct Span {
   int rank = 0;
   Operation operation;
   std::int64_t began = 0, ended = 0;
+  std::uint64_t node = 0;
   int pid = 0;
   bool cut = false;  // its end was not seen
   int track = 0;
@@ -80,7 +81,7 @@ std::vector<Span> spans_of(const TraceRecord& record) {
       const auto offset = offsets.find(one.node);
       if (offset == offsets.end()) continue;
       const bool waits = one.operation.state == Operation::State::kWaits;
-      Span span{.rank = rank, .operation = one.operation, .pid = one.pid, .cut = waits};
+      Span span{.rank = rank, .operation = one.operation, .node = one.node, .pid = one.pid, .cut = waits};
       span.began = one.operation.began + offset->second.to_coordinator;
       span.ended = waits ? span.began : one.operation.ended + offset->second.to_coordinator;
       span.track = track_of(one.operation);
@@ -218,26 +219,27 @@ class Writer {
     add(arrow);
   }
 
-  // Where a rank goes on in another generation, and as another process.
+  // Where a rank goes on in another generation, and where a process was last seen that has no part in the
+  // newest.
   void write_turns() {
-    struct Last {
-      std::int64_t generation = 0, ended = 0;
-      int pid = 0;
-    };
-    std::map<int, Last> ranks;
+    std::map<int, std::int64_t> generations;                         // by rank
+    std::map<std::pair<std::uint64_t, int>, const Span*> processes;  // by node and number: their last
+    std::int64_t newest = 0;
     for (const Span& span : spans_) {
       const std::int64_t generation = span.operation.generation;
-      const auto [known, is_new] =
-          ranks.try_emplace(span.rank, Last{.generation = generation, .ended = span.ended, .pid = span.pid});
-      Last& last = known->second;
-      if (!is_new && span.pid != last.pid)
-        add_turn(span.rank, last.ended, "process " + std::to_string(last.pid) + " is gone");
-      if (!is_new && generation > last.generation)
+      const auto [known, is_new] = generations.try_emplace(span.rank, generation);
+      if (!is_new && generation > known->second)
         add_turn(span.rank, span.began, "generation " + std::to_string(generation));
-      last = {.generation = std::max(generation, last.generation),
-              .ended = std::max(span.ended, last.ended),
-              .pid = span.pid};
+      known->second = std::max(known->second, generation);
+      newest = std::max(newest, generation);
+      const Span*& last = processes[{span.node, span.pid}];
+      if (last == nullptr ||
+          std::pair(generation, span.ended) > std::pair(last->operation.generation, last->ended))
+        last = &span;
     }
+    for (const auto& [process, last] : processes)
+      if (last->operation.generation < newest)
+        add_turn(last->rank, last->ended, "last of process " + std::to_string(process.second));
   }
 
   void add_turn(int rank, std::int64_t time, const std::string& name) {

@@ -115,12 +115,15 @@ Result<Source> find_source(const Question& question) {
 // Until there is enough, or the limit is over. Returns the reason why it was cut short; empty: it was not.
 std::string take(Source& source, const Question& question, TraceRecord* record) {
   const auto until = Clock::now() + question.limit;
-  for (;;) {
+  for (bool told = false;;) {
     const bool last = record->has(question.steps) || Clock::now() >= until;
     const auto reply = source.ask(last);
     if (!reply.ok()) return reply.status().message();
     record->add(reply.value());
     if (!record->refusal().empty()) return record->refusal();
+    if (!std::exchange(told, true))
+      notice("tracing run " + source.run_id() + " until each rank has done " +
+             counted(question.steps, "step"));
     if (last) return "";
     if (!record->more()) std::this_thread::sleep_for(kBetweenCalls);
   }

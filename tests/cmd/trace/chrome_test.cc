@@ -126,7 +126,7 @@ TEST_CASE("a worker that was killed has an end, and the next one and its generat
   REQUIRE(waits.size() == 1);
   CHECK(waits[0]["dur"] == 2);
   CHECK(waits[0]["args"]["state"] == "its end was not seen");
-  const auto gone = find(events, "i", "process 100 is gone"), next = find(events, "i", "generation 2");
+  const auto gone = find(events, "i", "last of process 100"), next = find(events, "i", "generation 2");
   REQUIRE(gone.size() == 1);
   CHECK(gone[0]["ts"] == 4);
   REQUIRE(next.size() == 1);
