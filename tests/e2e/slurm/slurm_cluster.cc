@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <sstream>
 #include <stdexcept>
@@ -36,10 +37,11 @@ TaskPlugin=task/none
 SwitchType=switch/none
 MpiDefault=none
 JobAcctGatherType=jobacct_gather/none
+SchedulerType=sched/builtin
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SlurmdParameters=config_overrides
-SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=100000,bf_interval=2
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=100000
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 KillWait=5
@@ -47,7 +49,7 @@ ReturnToService=2
 RebootProgram=/bin/false
 TopologyPlugin=topology/none
 NodeName=n[1-@ALL@] CPUs=4 RealMemory=1000 State=UNKNOWN
-PartitionName=low Nodes=n[1-@NODES@] Default=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime=10 MaxTime=INFINITE
+PartitionName=low Nodes=n[1-@NODES@] Default=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime=60 MaxTime=INFINITE
 PartitionName=high Nodes=n[1-@NODES@] PriorityTier=10 PreemptMode=OFF MaxTime=INFINITE
 PartitionName=aside Nodes=n@ALL@ MaxTime=INFINITE
 )";
@@ -168,6 +170,13 @@ std::string SlurmCluster::await_state(const std::string& job, const std::set<std
   std::string state;
   eventually([&] { return wanted.count(state = state_of(job)) > 0; }, std::chrono::minutes(2));
   return state;
+}
+
+std::string SlurmCluster::words() const {
+  constexpr std::size_t kLastOfLog = 6000;
+  const std::string log = read_if_there(folder_ / "slurmctld.log");
+  return "\n" + run({"squeue", "-a", "-t", "all", "-o", "%i %j %P %T %N %S %e %V %r"}).out +
+         run({"sinfo", "-N", "-l"}).out + log.substr(log.size() - std::min(log.size(), kLastOfLog));
 }
 
 std::vector<std::string> SlurmCluster::processes(int node) const {

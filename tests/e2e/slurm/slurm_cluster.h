@@ -45,6 +45,9 @@ class SlurmCluster {
   // Waits until it is one of `wanted`, for two minutes at most; returns the value then.
   std::string await_state(const std::string& job, const std::set<std::string>& wanted) const;
 
+  // What Slurm says of its jobs and nodes, and the end of its log: for the message of a check that fails.
+  std::string words() const;
+
   // A folder that all hosts have.
   std::filesystem::path shared() const { return folder_ / "shared"; }
   // The processes on a node beside Slurm's own, as command lines.
