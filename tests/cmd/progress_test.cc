@@ -63,7 +63,8 @@ TEST_CASE(
       "\ndtrun: done: 200 steps, test accuracy [0-9.]+ %, loss [0-9.]+, model in [^\n]*/model.safetensors\n"
       "  [0-9.]+ s in all, [0-9.]+ s of it training: [0-9,]+ samples/s, [0-9.]+ ms a step\n"
       "  of a step's time: [0-9]+ % math, [0-9]+ % waiting for gradients, [0-9]+ % waiting for data, "
-      "[0-9]+ % other\n  goodput [0-9.]+ %: [^\n]*\n$");
+      "[0-9]+ % other\n  goodput [0-9.]+ %: [^\n]*\n"
+      "(  [^\n]* slows? the run [^\n]*\n)?$");  // on a busy machine
   const Ended plain = train({}), bar = train({"--progress", "bar"}), none = train({"--progress", "none"});
   CHECK(std::regex_search(plain.err, kProgressLine));
   CHECK(std::regex_search(bar.err, kProgressLine));
