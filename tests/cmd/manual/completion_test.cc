@@ -181,7 +181,7 @@ TEST_CASE_FIXTURE(Shell, "the program is a file or a subcommand, wherever option
   for (const char* name : {"train.py", "status page.json", "store.sh"}) {
     std::ofstream(folder.path() / name).close();
   }
-  CHECK(complete({"tr"}) == Words{"train.py"});
+  CHECK(complete({"trai"}) == Words{"train.py"});
   Words begun = complete({"st"});
   std::sort(begun.begin(), begun.end());  // files come in their folder's order; readline sorts
   CHECK(begun == Words{"status", "status page.json", "stop", "store", "store.sh"});
@@ -272,7 +272,7 @@ TEST_CASE("fish offers options, values, subcommands and overrides, each in its p
   }
   CHECK(offers("dtrun stor") == Words{"store"});
   CHECK(offers("dtrun --standalone sto").empty());
-  CHECK(offers("dtrun tra") == Words{"train.py"});
+  CHECK(offers("dtrun trai") == Words{"train.py"});
   CHECK(offers("dtrun --nnodes 2 tra") == Words{"train.py"});
   CHECK(offers("dtrun store --po") == Words{"--port"});
   CHECK(offers("dtrun store tra").empty());
@@ -314,7 +314,7 @@ TEST_CASE("tcsh completes options, values, subcommands and files as they are typ
   CHECK(tcsh.typed("store --po\t1") == "store --port 1 ");
   CHECK(tcsh.typed("completion ba\t") == "completion bash ");
   CHECK(tcsh.typed("compl\t fi\t") == "completion fish ");
-  CHECK(tcsh.typed("tra\t a") == "train.py a ");
+  CHECK(tcsh.typed("trai\t a") == "train.py a ");
   CHECK(tcsh.typed("jo\tfi\t") == "jobs/first.json ");
   add_runs(tcsh.path(""));
   CHECK(tcsh.typed("logs fas\t") == "logs fast.2 ");

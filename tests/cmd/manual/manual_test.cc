@@ -79,7 +79,7 @@ TEST_CASE("-h fits a screen of 24 lines, and names the commands and the few opti
   // Options that are needed once are only in --help.
   const std::set<std::string> rare{"agent",  "attach", "completion", "doctor", "export",  "gpus",
                                    "help",   "key",    "kubernetes", "logs",   "prepare", "profile",
-                                   "report", "sample", "slurm",      "stop",   "store"};
+                                   "report", "sample", "slurm",      "stop",   "store",   "trace"};
   for (const std::string& name : commands()) {
     CHECK(has(text, "\n  " + name + " ") == !rare.contains(name));
     CHECK_MESSAGE(has(text, name), name);  // "dtrun help lists all"
