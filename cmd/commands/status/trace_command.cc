@@ -137,7 +137,7 @@ int write(const std::string& text, const std::string& file, const std::string& s
 }
 
 std::string sentence_of(const TraceRecord& record) {
-  const std::string text = ": " + counted(static_cast<int>(record.ranks().size()), "rank");
+  std::string text = ": " + counted(static_cast<int>(record.ranks().size()), "rank");
   const std::int64_t error = record.clock_error();
   if (error == 0) return text;
   return text + ", times of two nodes right to " + decimals(static_cast<double>(error) / 1e6, 3) + " ms";
