@@ -69,8 +69,8 @@ def contents(installed, version):
         files[f"{data}/data/lib/dtrun/{name}"] = path
     for path in installed.rglob("*"):
         inside = path.relative_to(installed)
-        if path.is_dir() or inside.parts[0] == "lib":
-            continue
+        if path.is_dir() or inside.parts[0] == "lib" or inside.suffix == ".png":
+            continue  # the docs' pictures: 300 kB of at most 25 MB
         if inside.parent == NOTICES:
             notices.append(f"notices/{path.name}")
             files[f"{information}/licenses/notices/{path.name}"] = path
