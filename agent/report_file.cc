@@ -154,7 +154,7 @@ Status write_report(const std::filesystem::path& file, const std::string& text) 
   if (out && !error) return {};
   const int number = error ? error.value() : errno;
   std::filesystem::remove(fresh, error);
-  return errno_status(kExitSoftware, "cannot write " + file.string(), number);
+  return errno_status(kExitCannotCreate, "cannot write " + file.string(), number);
 }
 
 }  // namespace dtrun::agent

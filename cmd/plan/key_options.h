@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "cmd/options/given.h"
@@ -43,6 +44,18 @@ rendezvous::KeyOffer key_offer(const Options& options, const Environment& enviro
 // EX_NOPERM and three lines if there is no key although unauthenticated peers could connect and plain text
 // was not asked for.
 Result<rendezvous::FoundKey> find_key(const KeyQuestion& question);
+
+// For a command that asks coordinators, wherever they are. None is no failure: one may need none.
+template <typename Options>
+Result<std::optional<rendezvous::Credential>> key_of_asker(const Options& options,
+                                                           const Environment& environment) {
+  const auto found = find_key({.offer = key_offer(options, environment),
+                               .environment = environment,
+                               .endpoint = {.host = "*"},
+                               .only_asks = true});
+  if (!found.ok()) return found.status();
+  return found.value().key;
+}
 
 // A notice for people if there is no key: it says which users may join.
 std::string plain_text_notice(const rendezvous::FoundKey& found, const Endpoint& endpoint);

@@ -168,6 +168,17 @@ TEST_SUITE("namespaces") {
     gone.wait();
     CHECK(eventually([&] { return run(again).exit_code == 0; }));
 
+    // One that is interrupted writes what there is, and has told the nodes that it is over.
+    Process interrupted(job.trace({"--steps", "1000"}));
+    REQUIRE(eventually([&] { return contains(interrupted.err(), "tracing run traced until "); }));
+    kill(interrupted.pid(), SIGINT);
+    const Ended cut = interrupted.end();
+    CHECK_MESSAGE(cut.exit_code == 128 + SIGINT, cut.err);
+    CHECK_MESSAGE(contains(cut.err, "the trace is not whole: rank 0 has only "), cut.err);
+    check_format(trace_of(cut));
+    const Ended next = run(again);
+    CHECK_MESSAGE(next.exit_code == 0, next.err);
+
     // A worker is killed meanwhile.
     Process through(job.trace({"--steps", "300"}));
     REQUIRE(eventually([&] { return contains(through.err(), "tracing run traced until "); }));
@@ -198,10 +209,10 @@ TEST_CASE("what cannot be traced is refused with the reason") {
   const auto traced = [&](const Words& words) {
     return run(joined({kDtrun, "trace", "-o", "-"}, words), registry);
   };
-  CHECK(contains(traced({}).err, "no run goes on of this user on this host"));
+  CHECK(contains(traced({}).err, "this user has no run that goes on here"));
   const Ended unknown = traced({"nobody"});
   CHECK(unknown.exit_code == 69);
-  CHECK(contains(unknown.err, "no run nobody of this user on this host"));
+  CHECK(contains(unknown.err, "this user has no run nobody here"));
   CHECK(contains(traced({"--steps", "0"}).err, "--steps=0"));
 
   Process program({kDtrun, "--standalone", "--nproc_per_node", "1", "--rdzv_id", "shell", "--", "/bin/sh",
@@ -212,6 +223,10 @@ TEST_CASE("what cannot be traced is refused with the reason") {
   CHECK(refused.exit_code == 69);
   CHECK_MESSAGE(contains(refused.err, "run shell is a program of its own: only dtrun's own trainer"),
                 refused.err);
+  const Ended nowhere = run({kDtrun, "trace", "shell", "-o", "/nonexistent/x.json"}, registry);
+  CHECK(nowhere.exit_code == 73);
+  CHECK_MESSAGE(contains(nowhere.err, "cannot write /nonexistent/x.json: No such file or directory; -o FILE"),
+                nowhere.err);
   kill(program.pid(), SIGTERM);
   program.end();
   const Ended over = traced({"shell"});

@@ -262,13 +262,9 @@ int run_status(const Invocation& invocation) {
   const bool is_folder = named.find('/') != std::string::npos || (!named.empty() && is_run_folder(named));
   if (!named.empty() && !is_folder) question.run_id = named;
   if (options.flag("ready")) return tell_ready(question);
-  const Endpoint anywhere{.host = "*"};
-  const auto found = find_key({.offer = key_offer(options, invocation.environment),
-                               .environment = invocation.environment,
-                               .endpoint = anywhere,
-                               .only_asks = true});
-  if (!found.ok()) return fail(found.status());
-  question.key = found.value().key;
+  const auto key = key_of_asker(options, invocation.environment);
+  if (!key.ok()) return fail(key.status());
+  question.key = key.value();
   if (question.open && (question.watch || question.json))
     return fail(usage("--open prints links, and is used without --watch and --json"));
   const bool one = question.watch && (is_folder || !question.run_id.empty());

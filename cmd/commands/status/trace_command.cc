@@ -1,5 +1,9 @@
+#include <signal.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <thread>
@@ -55,6 +59,9 @@ struct Question {
   std::optional<rendezvous::Credential> key = {};
 };
 
+// The signal that ends the tracing; what there is by then is written all the same.
+volatile sig_atomic_t stopped_by = 0;
+
 // The coordinator of one run, asked again and again.
 class Source {
  public:
@@ -105,18 +112,20 @@ Result<Source> find_source(const Question& question) {
     if (ended.job.run_id == question.run_id)
       return Status(kExitUnavailable,
                     "run " + question.run_id + " is over: only a run that goes on can be traced");
-  const std::string what = question.run_id.empty() ? "no run goes on" : "no run " + question.run_id;
+  const std::string what = question.run_id.empty() ? "no run that goes on" : "no run " + question.run_id;
   return Status(kExitUnavailable,
                 question.endpoint.empty()
-                    ? what + " of this user on this host; elsewhere: --rdzv_endpoint HOST[:PORT]"
+                    ? "this user has " + what + " here; elsewhere: --rdzv_endpoint HOST[:PORT]"
                     : what + " at " + question.endpoint);
 }
 
-// Until there is enough, or the limit is over. Returns the reason why it was cut short; empty: it was not.
+// Until there is enough, the limit is over, or a signal comes. Returns the reason why it was cut short;
+// empty: it was not.
 std::string take(Source& source, const Question& question, TraceRecord* record) {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) signal(number, [](int caught) { stopped_by = caught; });
   const auto until = Clock::now() + question.limit;
   for (bool told = false;;) {
-    const bool last = record->has(question.steps) || Clock::now() >= until;
+    const bool last = record->has(question.steps) || Clock::now() >= until || stopped_by != 0;
     const auto reply = source.ask(last);
     if (!reply.ok()) return reply.status().message();
     record->add(reply.value());
@@ -129,10 +138,21 @@ std::string take(Source& source, const Question& question, TraceRecord* record) 
   }
 }
 
+Status not_written(const Status& why) {
+  return Status(why.exit_code(), why.message() + "; -o FILE writes elsewhere");
+}
+
+// Before anything is traced for it.
+Status check_place(const std::string& file) {
+  const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
+  if (file == "-" || access(folder.c_str(), W_OK) == 0) return Status();
+  return not_written(errno_status(kExitCannotCreate, "cannot write " + file, errno));
+}
+
 int write(const std::string& text, const std::string& file, const std::string& sentence) {
   if (file == "-") return answer(text);
   const Status status = agent::write_report(file, text);
-  if (!status.ok()) return fail(Status(status.exit_code(), status.message() + "; -o FILE writes elsewhere"));
+  if (!status.ok()) return fail(not_written(status));
   return answer("wrote " + file + sentence + "; open it with https://ui.perfetto.dev or chrome://tracing\n");
 }
 
@@ -146,21 +166,23 @@ std::string sentence_of(const TraceRecord& record) {
 int trace(const Question& question) {
   Result<Source> source = find_source(question);
   if (!source.ok()) return fail(source.status());
-  TraceRecord record;
-  const std::string cut = take(source.value(), question, &record);
-  if (record.ranks().empty() && !cut.empty()) return fail(Status(kExitUnavailable, cut));
   const std::string& run_id = source.value().run_id();
   std::string file = question.output;
   if (file.empty()) {
     file = "trace-" + run_id + ".json";
     std::ranges::replace(file, '/', '_');
   }
+  if (const Status place = check_place(file); !place.ok()) return fail(place);
+  TraceRecord record;
+  const std::string cut = take(source.value(), question, &record);
+  if (record.ranks().empty() && !cut.empty()) return fail(Status(kExitUnavailable, cut));
   const int code = write(chrome_json(record, run_id, question.steps), file, sentence_of(record));
   std::string missing = cut.empty() ? "" : cut + "\n";
   for (const std::string& one : record.missing(question.steps)) missing += one + "\n";
   if (code != kExitOk || missing.empty()) return code;
   missing.pop_back();
-  return fail(Status(kExitUnavailable, "the trace is not whole: " + missing));
+  const int reason = stopped_by != 0 ? exit_code_of_signal(stopped_by) : kExitUnavailable;
+  return fail(Status(reason, "the trace is not whole: " + missing));
 }
 
 int run_trace(const Invocation& invocation) {
@@ -175,13 +197,9 @@ int run_trace(const Invocation& invocation) {
   if (Status read = read_given(options.given("steps"), &question.steps, steps); !read.ok()) return fail(read);
   if (Status read = read_given(options.given("limit"), &question.limit, parse_seconds); !read.ok())
     return fail(read);
-  const Endpoint anywhere{.host = "*"};
-  const auto found = find_key({.offer = key_offer(options, invocation.environment),
-                               .environment = invocation.environment,
-                               .endpoint = anywhere,
-                               .only_asks = true});
-  if (!found.ok()) return fail(found.status());
-  question.key = found.value().key;
+  const auto key = key_of_asker(options, invocation.environment);
+  if (!key.ok()) return fail(key.status());
+  question.key = key.value();
   return trace(question);
 }
 
