@@ -15,7 +15,7 @@ class CpuDevice : public Device {
   Arithmetic& arithmetic() override { return *arithmetic_; }
   OpTimer& timer() override { return *timer_; }
   std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
-    std::call_once(has_lane_, [&] { fingerprint_ = cpu_fingerprint(program, capacity); });
+    std::call_once(has_lane_, [&] { fingerprint_ = cpu_fingerprint(program); });
     return make_planned_lane(program, capacity, plan_for_cpu(program, capacity),
                              timer_->clock_of(program, capacity));
   }

@@ -1,7 +1,7 @@
 #include "worker/device/cpu/fingerprint.h"
 
-#include "worker/device/cpu/footprint.h"
-#include "worker/device/cpu/grouped/kernels.h"
+#include "worker/base/runnable.h"
+#include "worker/device/cpu/matmul/kernels.h"
 #include "worker/device/cpu/onednn/matmul.h"
 
 namespace dtrun::worker {
@@ -13,9 +13,8 @@ constexpr const char* kFp32 = "cpu, fp32 1";
 
 }  // namespace
 
-std::string cpu_fingerprint(const Program& program, int capacity) {
-  if (plan_for_cpu(program, capacity).group > 1 && !grouped::kernels().fused)
-    return "cpu, loops without fused multiply-add";
+std::string cpu_fingerprint(const Program& program) {
+  if (fastest<matmul::Kernels>().multiply == nullptr) return "cpu, without fused multiply-add";
   if (!program.bf16) return kFp32;
   return std::string(kFp32) + ", " + onednn::version() + " with " + onednn::instruction_set() + ", bf16 by " +
          onednn::bf16_unit();

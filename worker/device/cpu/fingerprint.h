@@ -7,9 +7,10 @@
 
 namespace dtrun::worker {
 
-// For lanes of `capacity` rows: the arithmetic that carries out this program, as far as it differs between
-// kinds of processors. Two machines with the same text give the same bits. "cpu, fp32 1"; with bf16 "cpu,
-// fp32 1, oneDNN 3.6.2 with AVX512_CORE_AMX, bf16 by AMX".
-std::string cpu_fingerprint(const Program& program, int capacity);
+// The arithmetic that carries out this program, as far as it differs between kinds of processors. Two
+// machines with the same text give the same bits. "cpu, fp32 1"; with bf16 "cpu, fp32 1, oneDNN 3.6.2 with
+// AVX512_CORE_AMX, bf16 by AMX". A processor without fused multiply-add, which no lane computes on, has a
+// text of its own, so that a coordinator turns its node away before that fails in a job of others.
+std::string cpu_fingerprint(const Program& program);
 
 }  // namespace dtrun::worker

@@ -36,7 +36,7 @@ Datasets load_datasets(const JobConfig& config) {
 
 std::string fingerprint_on_cpu(const JobConfig& config) {
   const DatasetFacts data = value_or_throw(check_dataset(config.data));
-  return cpu_fingerprint(make_program(config, data.spec), config.train.micro_batch_size);
+  return cpu_fingerprint(make_program(config, data.spec));
 }
 
 std::optional<MemoryNeed> memory_of(const Replica& replica, int world_size) {

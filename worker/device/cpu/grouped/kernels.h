@@ -39,7 +39,6 @@ constexpr std::size_t padded_features(int features) {
 // PyTorch's layouts. Functions without `groups` work on one group.
 struct Kernels {
   const char* instruction_set;
-  bool fused;  // a multiplication and its addition are rounded once: all sets that do so give the same bits
 
   // relu: out = max(out, 0).
   void (*conv_forward)(const ConvShape&, const float* in, const float* weight, const float* bias, bool relu,

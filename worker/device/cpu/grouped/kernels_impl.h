@@ -519,11 +519,6 @@ void linear_backward_weights(const LinearShape& s, int groups, const float* in, 
 
 constexpr Kernels kKernels = {
     .instruction_set = DTRUN_KERNELS_NAME,
-#ifdef DTRUN_FUSED_MULTIPLY_ADD
-    .fused = true,
-#else
-    .fused = false,
-#endif
     .conv_forward = conv_forward,
     .conv_backward_data = conv_backward_data,
     .conv_backward_weights = conv_backward_weights,
