@@ -210,12 +210,11 @@ constinit const Command kTraceCommand{
     .summary = "Show what all ranks of a training do, on one clock",
     .description =
         "Writes down what each rank of a run of dtrun's own trainer does for some steps: its lanes' reading "
-        "and "
-        "math, the buckets of gradients that it sends and waits for, with arrows from sender to receiver, "
-        "updates, "
-        "evaluations and saves. The file is JSON that https://ui.perfetto.dev and chrome://tracing open. RUN "
-        "may be left out if only one run of this user goes on here. A run that nobody traces "
-        "pays nothing for it, and a traced one computes the same bits.",
+        "and math, the buckets of gradients that it sends and waits for, with arrows from sender to "
+        "receiver, "
+        "updates, evaluations and saves. The file is JSON that https://ui.perfetto.dev and chrome://tracing "
+        "open; Ctrl-C writes what there is. RUN may be left out if only one run of this user goes on here. A "
+        "run that nobody traces pays nothing for it, and a traced one computes the same bits.",
     .argument = "[RUN]",
     .options = kOptionsOfTrace,
     .rare = true,

@@ -1,7 +1,6 @@
 #include "worker/device/cpu/fingerprint.h"
 
-#include "worker/base/runnable.h"
-#include "worker/device/cpu/matmul/kernels.h"
+#include "worker/device/cpu/matmul/fp32_multiplier.h"
 #include "worker/device/cpu/onednn/matmul.h"
 
 namespace dtrun::worker {
@@ -14,7 +13,7 @@ constexpr const char* kFp32 = "cpu, fp32 1";
 }  // namespace
 
 std::string cpu_fingerprint(const Program& program) {
-  if (fastest<matmul::Kernels>().multiply == nullptr) return "cpu, without fused multiply-add";
+  if (!matmul::multiplies_fp32()) return "cpu, without fused multiply-add";
   if (!program.bf16) return kFp32;
   return std::string(kFp32) + ", " + onednn::version() + " with " + onednn::instruction_set() + ", bf16 by " +
          onednn::bf16_unit();

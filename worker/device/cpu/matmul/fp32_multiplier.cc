@@ -7,14 +7,15 @@ namespace dtrun::worker::matmul {
 namespace {
 
 const Kernels& kernels_of_processor() {
-  const Kernels& fastest = worker::fastest<Kernels>();
-  if (fastest.multiply != nullptr) return fastest;
+  if (multiplies_fp32()) return fastest<Kernels>();
   throw WorkerError(kExitConfig,
                     "this processor has no fused multiply-add (FMA), so it cannot give the bits that other "
                     "processors give; train on one that has AVX2 and FMA (2013 or newer)");
 }
 
 }  // namespace
+
+bool multiplies_fp32() { return fastest<Kernels>().multiply != nullptr; }
 
 InstructionSets<Kernels> available_kernels() { return runnable<Kernels>(); }
 

@@ -7,6 +7,9 @@
 
 namespace dtrun::worker::matmul {
 
+// Whether this processor has fused multiply-add.
+bool multiplies_fp32();
+
 // Used by one thread at a time.
 class Fp32Multiplier {
  public:
