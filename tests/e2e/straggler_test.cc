@@ -105,14 +105,6 @@ class Job {
       if (json event = json::parse(line); event["event"] == "straggler") found.push_back(std::move(event));
     return found;
   }
-  // The newest checkpoint: its step, and the model's bytes.
-  std::pair<int, std::string> saved() const {
-    fs::path newest;
-    for (const auto& entry : fs::directory_iterator(output() / "checkpoints"))
-      if (entry.path().filename().string().starts_with("step-")) newest = std::max(newest, entry.path());
-    if (newest.empty()) return {};
-    return {std::stoi(newest.filename().string().substr(5)), read_if_there(newest / "model.safetensors")};
-  }
   static std::vector<std::string> config(int steps) {
     return {"train.max_steps=" + std::to_string(steps), "train.lr_scheduler_type=constant",
             "train.save_steps=50", "train.global_batch_size=512"};
@@ -209,7 +201,7 @@ TEST_CASE("who slows the others is named, and why" * doctest::test_suite("cgroup
   {
     const Job job(groups);
     burn(job);
-    saved = job.saved();
+    saved = newest_checkpoint(job.output());
     throttle(job);
     slow_cable(job);
     expect_end(job);

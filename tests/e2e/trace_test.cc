@@ -29,22 +29,25 @@ using Words = std::vector<std::string>;
 constexpr int kAhead = 1000;
 const Words kOtherClock{"unshare", "--time", "--monotonic", std::to_string(kAhead)};
 
-// A training of two workers on each of two hosts.
+// A training of two workers on each of two hosts, which goes on until it is told to end.
 class TwoNodes {
  public:
-  explicit TwoNodes(int steps) : hosts_(2) {
+  TwoNodes() : hosts_(2) {
     for (int node = 0; node < 2; ++node) {
       const Words options = {"--nnodes", "2",         "--nproc_per_node", "2",           "--rdzv_endpoint",
                              endpoint(), "--rdzv_id", "traced",           "--node_rank", std::to_string(node),
                              "--lanes",  "1",         "--max_restarts",   "2",           "--insecure"};
-      const Words argv = training(options, hosts_.directory() / "out",
-                                  {"train.max_steps=" + std::to_string(steps), "train.save_steps=10"});
+      const Words argv = training(options, hosts_.directory() / "out", config(1'000'000));
       jobs_.push_back(
           std::make_unique<Process>(hosts_.on(node, node == 1 ? joined(kOtherClock, argv) : argv)));
     }
     REQUIRE_MESSAGE(eventually([&] { return lines() >= 3; }, std::chrono::minutes(2)), job(0).err());
   }
 
+  static Words config(int steps) {
+    return {"train.max_steps=" + std::to_string(steps), "train.save_steps=10",
+            "train.lr_scheduler_type=constant"};
+  }
   static std::string endpoint() { return Hosts::address(0) + ":29411"; }
   Process& job(int node) { return *jobs_[static_cast<std::size_t>(node)]; }
   std::filesystem::path output() const { return hosts_.seen_from_here(0, "out"); }
@@ -135,8 +138,7 @@ TEST_SUITE("namespaces") {
       "all ranks are on one clock, whatever their hosts' show, and a traced run computes the same bits") {
     if (!why_no_hosts().empty()) return skip(why_no_hosts());
     if (run(joined(kOtherClock, {"true"})).exit_code != 0) return skip("this kernel has no time namespaces");
-    constexpr int kSteps = 2000;
-    TwoNodes job(kSteps);
+    TwoNodes job;
 
     const Ended whole = run(job.trace({"--steps", "10"}));
     REQUIRE_MESSAGE(whole.exit_code == 0, whole.err);
@@ -166,7 +168,8 @@ TEST_SUITE("namespaces") {
     CHECK(contains(run(again).err, "another dtrun trace of this run is under way"));
     kill(gone.pid(), SIGKILL);
     gone.wait();
-    CHECK(eventually([&] { return run(again).exit_code == 0; }));
+    Ended next;
+    CHECK_MESSAGE(eventually([&] { return (next = run(again)).exit_code == 0; }), next.err);
 
     // One that is interrupted writes what there is, and has told the nodes that it is over.
     Process interrupted(job.trace({"--steps", "1000"}));
@@ -176,7 +179,7 @@ TEST_SUITE("namespaces") {
     CHECK_MESSAGE(cut.exit_code == 128 + SIGINT, cut.err);
     CHECK_MESSAGE(contains(cut.err, "the trace is not whole: rank 0 has only "), cut.err);
     check_format(trace_of(cut));
-    const Ended next = run(again);
+    next = run(again);
     CHECK_MESSAGE(next.exit_code == 0, next.err);
 
     // A worker is killed meanwhile.
@@ -195,11 +198,17 @@ TEST_SUITE("namespaces") {
     CHECK_MESSAGE(turns.contains("last of process " + std::to_string(before.back())), json(turns).dump());
     CHECK_MESSAGE(turns.contains("generation 2"), json(turns).dump());
 
+    for (int node : {0, 1}) job.job(node).signal(SIGTERM);
     for (int node : {0, 1}) {
       const Ended ended = job.job(node).end(std::chrono::minutes(4));
-      CHECK_MESSAGE(ended.exit_code == 0, ended.err);
+      CHECK_MESSAGE(ended.exit_code == 128 + SIGTERM, ended.err);
     }
-    CHECK(model(job.output()) == quiet_model(kSteps));
+    const auto [steps, bytes] = newest_checkpoint(job.output());
+    REQUIRE(steps > 0);
+    const Folder quiet;
+    const Ended alone = run(training(standalone(2), quiet / "out", TwoNodes::config(steps)));
+    REQUIRE_MESSAGE(alone.exit_code == 0, alone.err);
+    CHECK(bytes == model(quiet / "out"));
   }
 }
 

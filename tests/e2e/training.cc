@@ -58,4 +58,13 @@ bool has_checkpoint(const std::filesystem::path& output) {
                      [](const auto& entry) { return entry.path().filename().string().starts_with("step-"); });
 }
 
+std::pair<int, std::string> newest_checkpoint(const std::filesystem::path& output) {
+  std::filesystem::path newest;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(output / "checkpoints", none))
+    if (entry.path().filename().string().starts_with("step-")) newest = std::max(newest, entry.path());
+  if (newest.empty()) return {};
+  return {std::stoi(newest.filename().string().substr(5)), read_if_there(newest / "model.safetensors")};
+}
+
 }  // namespace dtrun::test

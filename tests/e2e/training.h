@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/files.h"
@@ -35,5 +36,7 @@ long metrics_lines(const std::filesystem::path& output);
 
 // Whether there is a checkpoint to go on from.
 bool has_checkpoint(const std::filesystem::path& output);
+// The newest one: its step, and the model's bytes; 0 and none if there is none.
+std::pair<int, std::string> newest_checkpoint(const std::filesystem::path& output);
 
 }  // namespace dtrun::test

@@ -175,7 +175,7 @@ class ReportTest(unittest.TestCase):
         self.assertIn("no run left anything here", run("report", ROOT / "docs", code=66))
         self.assertIn("--compare needs two runs", run("report", "--compare", self.output, code=64))
         self.assertIn("two runs are compared: dtrun report --compare A B", run("report", self.output, self.output, code=64))
-        self.assertIn("-o FILE writes elsewhere", run("report", self.output, "-o", "/proc/nowhere/x.html", code=70))
+        self.assertIn("-o FILE writes elsewhere", run("report", self.output, "-o", "/proc/nowhere/x.html", code=73))
 
 
 if __name__ == "__main__":
