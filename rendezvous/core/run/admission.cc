@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "proto/core/contract.h"
+#include "proto/core/processor.h"
 #include "proto/core/text.h"
 
 namespace dtrun::rendezvous {
@@ -61,10 +62,13 @@ bool is_other(const std::string& device, const std::string& than) {
 
 Refusal other_device(const Settings& run, const Join& join) {
   const std::string theirs = device_text(join.device, join.gpu), ours = device_text(run.device, run.gpu);
-  const std::string way_out =
-      kind_of(join.device) == kind_of(run.device) && join.gpu == run.gpu
-          ? "together they give the bits of neither; leave one of them out, or set train.allow_mixed_devices"
-          : "other devices give other bits; set the config's device, or leave one of them out";
+  std::string way_out = "other devices give other bits; set the config's device, or leave one of them out";
+  if (join.device == kCpuWithoutFma || run.device == kCpuWithoutFma)
+    way_out = "no worker computes without it; leave " +
+              (join.device == kCpuWithoutFma ? join.host : run.host) + " out";
+  else if (kind_of(join.device) == kind_of(run.device) && join.gpu == run.gpu)
+    way_out =
+        "together they give the bits of neither; leave one of them out, or set train.allow_mixed_devices";
   return {{.reason = Rejected::kOtherDevice,
            .message = join.host + " would compute on " + theirs + ", but " + run.host +
                       ", which joined run \"" + run.run_id + "\" first, computes on " + ours + ": " + way_out,

@@ -111,6 +111,11 @@ TEST_CASE("nodes whose processors give other bits are refused by what they compu
   CHECK(refused->to_others ==
         "it would compute on cpu, AVX2 loops, oneDNN 2.6.3 with AVX2, and this run computes on cpu, AVX-512 "
         "loops, oneDNN 3.6.2 with AVX512_CORE_AMX");
+  join.device = "cpu, without fused multiply-add";
+  CHECK(refuse_other(run, join)->message.ends_with("no worker computes without it; leave node1 out"));
+  std::swap(run.device, join.device);
+  CHECK(refuse_other(run, join)->message.ends_with("no worker computes without it; leave node0 out"));
+  std::swap(run.device, join.device);
   join.device = "cpu";
   CHECK_FALSE(refuse_other(run, join));
   std::swap(run.device, join.device);
