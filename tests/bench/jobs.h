@@ -5,8 +5,7 @@
 #include <map>
 #include <string>
 
-#include "worker/device/cuda/matmul/matmul_shape.h"
-#include "worker/device/cuda/schedule/schedule.h"
+#include "worker/device/cuda/steps.h"
 #include "worker/model/program.h"
 
 namespace dtrun::worker::cuda {

@@ -16,7 +16,7 @@
 #include "worker/device/cuda/kernels/vector.h"
 #include "worker/device/cuda/lane/attention.h"
 #include "worker/device/cuda/lane/convolution.h"
-#include "worker/device/cuda/schedule/schedule.h"
+#include "worker/device/cuda/steps.h"
 #include "worker/device/cuda/trial.h"
 #include "worker/device/cuda_device.h"
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "worker/model/cost.h"
+#include "worker/schedule/op_kind.h"
 
 namespace dtrun::worker {
 
@@ -12,13 +13,6 @@ namespace dtrun::worker {
 struct Ceilings {
   double flops = 0;  // a second, of matmuls
   double bytes = 0;  // a second, read and written
-};
-
-// Operations that do the same at different times, or for different nodes of a program.
-struct OpKind {
-  std::string what;  // "Linear 768 -> 3072 + GELU", "AdamW"
-  std::string part;  // "forward", "weight gradient"; empty for an operation of no node
-  bool operator==(const OpKind&) const = default;
 };
 
 struct TimedOp {

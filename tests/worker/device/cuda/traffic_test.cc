@@ -17,7 +17,7 @@
 #include "worker/device/cuda/kernels/norm.h"
 #include "worker/device/cuda/lane/attention.h"
 #include "worker/device/cuda/matmul/matmuls.h"
-#include "worker/device/cuda/schedule/cost.h"
+#include "worker/schedule/cost.h"
 
 namespace dtrun::worker::cuda {
 namespace {

@@ -6,7 +6,7 @@
 #include "worker/base/error.h"
 #include "worker/device/cuda/failure.h"
 #include "worker/device/cuda/kernels/trial.h"
-#include "worker/device/cuda/schedule/places.h"
+#include "worker/schedule/places.h"
 
 namespace dtrun::worker::cuda {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "worker/device/cuda/cudnn_ops.h"
 #include "worker/device/cuda/kernels/images.h"
-#include "worker/device/cuda/schedule/schedule.h"
+#include "worker/device/cuda/steps.h"
 #include "worker/device/cuda/trial.h"
 
 namespace dtrun::worker::cuda {

@@ -20,7 +20,7 @@
 #include "worker/device/cuda/matmul/epilogues.h"
 #include "worker/device/cuda/matmul/matmul_check.h"
 #include "worker/device/cuda/matmul/matmuls.h"
-#include "worker/device/cuda/schedule/schedule.h"
+#include "worker/device/cuda/steps.h"
 #include "worker/device/cuda/timing/nvtx.h"
 #include "worker/device/cuda/timing/step_watch.h"
 

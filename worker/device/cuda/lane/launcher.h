@@ -26,7 +26,7 @@
 #include "worker/device/cuda/lane/memory.h"
 #include "worker/device/cuda/matmul/matmuls.h"
 #include "worker/device/cuda/plan_file.h"
-#include "worker/device/cuda/schedule/schedule.h"
+#include "worker/device/cuda/steps.h"
 #include "worker/device/cuda/trial.h"
 #include "worker/device/cuda/use.h"
 

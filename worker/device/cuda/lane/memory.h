@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "worker/device/cuda/lane/microbatch_upload.h"
-#include "worker/device/cuda/schedule/schedule.h"
+#include "worker/device/cuda/steps.h"
 #include "worker/vector/update.h"
 
 namespace dtrun::worker::cuda {

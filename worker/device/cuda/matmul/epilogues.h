@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "worker/device/cuda/matmul/matmul_shape.h"
+#include "worker/device/cuda/steps.h"
 
 namespace dtrun::worker::cuda {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "worker/device/cuda/libraries/cublaslt.h"
-#include "worker/device/cuda/matmul/matmul_shape.h"
+#include "worker/device/cuda/steps.h"
 
 namespace dtrun::worker::cuda {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <functional>
 
-#include "worker/device/cuda/schedule/cost.h"
-#include "worker/device/cuda/schedule/step_kind.h"
+#include "worker/schedule/cost.h"
+#include "worker/schedule/step_kind.h"
 
 namespace dtrun::worker::cuda {
 

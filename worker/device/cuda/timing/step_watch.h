@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "worker/device/cuda/schedule/schedule.h"
+#include "worker/device/cuda/steps.h"
 #include "worker/device/cuda/timing/event_timer.h"
 #include "worker/device/cuda/timing/nvtx.h"
 

@@ -18,7 +18,7 @@
 #include "tests/worker/model/programs.h"
 #include "tests/worker/model/reference.h"
 #include "worker/base/error.h"
-#include "worker/device/cuda/schedule/schedule.h"
+#include "worker/device/cuda/steps.h"
 
 namespace dtrun::worker::cuda {
 namespace {

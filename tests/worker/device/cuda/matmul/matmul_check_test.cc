@@ -9,7 +9,7 @@
 #include "tests/worker/model/programs.h"
 #include "worker/base/error.h"
 #include "worker/device/cuda/arithmetic.h"
-#include "worker/device/cuda/schedule/schedule.h"
+#include "worker/device/cuda/steps.h"
 #include "worker/device/cuda_device.h"
 
 namespace dtrun::worker {

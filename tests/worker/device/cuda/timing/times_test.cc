@@ -11,8 +11,8 @@
 #include "tests/worker/device/cuda/orders.h"
 #include "tests/worker/model/programs.h"
 #include "worker/device/cuda/matmul/matmuls.h"
-#include "worker/device/cuda/schedule/schedule.h"
-#include "worker/device/cuda/schedule/step_kind.h"
+#include "worker/device/cuda/steps.h"
+#include "worker/schedule/step_kind.h"
 
 namespace dtrun::worker {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace dtrun::worker::cuda {
+namespace dtrun::worker::schedule {
 
 // The operation on a matmul before it is written.
 enum class Epilogue : std::uint8_t {
@@ -55,4 +55,4 @@ inline OperandBytes bytes_of(const MatmulShape& s) {
           .aux = has_aux(s) ? bytes(s.m, s.c_stride, narrow(s)) : 0};
 }
 
-}  // namespace dtrun::worker::cuda
+}  // namespace dtrun::worker::schedule

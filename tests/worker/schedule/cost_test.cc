@@ -1,7 +1,7 @@
 // The launches, multiplications and least traffic of a microbatch of GPT-2 124M in its schedule: the table of
 // docs/gpu.md. It is compared, so that a step more, or a vector that moves once more, shows;
 // DTRUN_REWRITE_TABLES=1 writes what the schedule says now, to be reviewed as a diff.
-#include "worker/device/cuda/schedule/cost.h"
+#include "worker/schedule/cost.h"
 
 #include <doctest/doctest.h>
 
@@ -14,10 +14,10 @@
 #include "tests/support/files.h"
 #include "tests/worker/model/programs.h"
 #include "worker/config/config.h"
-#include "worker/device/cuda/schedule/step_kind.h"
 #include "worker/model/cost.h"
+#include "worker/schedule/step_kind.h"
 
-namespace dtrun::worker::cuda {
+namespace dtrun::worker::schedule {
 namespace {
 
 constexpr char kBegin[] = "<!-- a microbatch of GPT-2 124M: begin -->\n";
@@ -151,4 +151,4 @@ TEST_CASE("a microbatch multiplies what the model needs, and attention's scores 
 }
 
 }  // namespace
-}  // namespace dtrun::worker::cuda
+}  // namespace dtrun::worker::schedule

@@ -8,9 +8,9 @@
 
 #include "tests/worker/model/programs.h"
 #include "worker/base/error.h"
-#include "worker/device/cuda/schedule/schedule.h"
+#include "worker/schedule/schedule.h"
 
-namespace dtrun::worker::cuda {
+namespace dtrun::worker::schedule {
 namespace {
 
 bool overlap(const ByteRange& a, const ByteRange& b) {
@@ -327,4 +327,4 @@ TEST_CASE("a program that a GPU cannot run is refused") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker::cuda
+}  // namespace dtrun::worker::schedule

@@ -10,11 +10,11 @@
 
 #include "proto/core/exit_codes.h"
 #include "worker/base/error.h"
-#include "worker/device/cuda/schedule/places.h"
-#include "worker/device/cuda/schedule/schedule.h"
-#include "worker/device/cuda/schedule/step_list.h"
+#include "worker/schedule/places.h"
+#include "worker/schedule/schedule.h"
+#include "worker/schedule/step_list.h"
 
-namespace dtrun::worker::cuda {
+namespace dtrun::worker::schedule {
 
 class OpLowering : public Places {
  public:
@@ -503,4 +503,4 @@ class OpLowering : public Places {
   const std::vector<std::size_t>* aux_ = nullptr;  // of the current calls
 };
 
-}  // namespace dtrun::worker::cuda
+}  // namespace dtrun::worker::schedule

@@ -1,11 +1,11 @@
-#include "worker/device/cuda/schedule/cost.h"
+#include "worker/schedule/cost.h"
 
 #include <algorithm>
 #include <span>
 
 #include "proto/core/overloaded.h"
 
-namespace dtrun::worker::cuda {
+namespace dtrun::worker::schedule {
 namespace {
 
 // The flops of `matmuls` matmuls, each with a term for each pair of a token and itself or an earlier one.
@@ -69,4 +69,4 @@ OpCost cost_of(const Step& step) {
   return cost;
 }
 
-}  // namespace dtrun::worker::cuda
+}  // namespace dtrun::worker::schedule

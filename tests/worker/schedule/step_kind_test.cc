@@ -1,5 +1,5 @@
 // The names of a schedule's steps for people.
-#include "worker/device/cuda/schedule/step_kind.h"
+#include "worker/schedule/step_kind.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 
 #include "tests/worker/model/programs.h"
 
-namespace dtrun::worker::cuda {
+namespace dtrun::worker::schedule {
 namespace {
 
 constexpr int kSamples = 3, kTokens = 7, kClasses = 13;
@@ -83,4 +83,4 @@ TEST_CASE("the steps of every program have a name and a part") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker::cuda
+}  // namespace dtrun::worker::schedule

@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <vector>
 
-#include "worker/device/cuda/schedule/schedule.h"
+#include "worker/schedule/schedule.h"
 #include "worker/vector/update.h"
 
-namespace dtrun::worker::cuda {
+namespace dtrun::worker::schedule {
 
 class Places {
  public:
@@ -148,4 +148,4 @@ class Places {
   const std::vector<std::size_t>* value_;
 };
 
-}  // namespace dtrun::worker::cuda
+}  // namespace dtrun::worker::schedule

@@ -2,13 +2,13 @@
 // tests compare it with the memory that kernels really read and write.
 #pragma once
 
-#include "worker/device/cuda/schedule/schedule.h"
-#include "worker/device/op_timer.h"
+#include "worker/model/cost.h"
+#include "worker/schedule/schedule.h"
 
-namespace dtrun::worker::cuda {
+namespace dtrun::worker::schedule {
 
 // Attention is causal: a token has scores with itself and earlier tokens, which backward computes again.
 // Embeddings count as if each token came once in the microbatch: the most that is read and written.
 OpCost cost_of(const Step& step);
 
-}  // namespace dtrun::worker::cuda
+}  // namespace dtrun::worker::schedule

@@ -1,4 +1,4 @@
-#include "worker/device/cuda/schedule/step_kind.h"
+#include "worker/schedule/step_kind.h"
 
 #include <algorithm>
 #include <string>
@@ -6,7 +6,7 @@
 #include "proto/core/overloaded.h"
 #include "worker/model/cost.h"
 
-namespace dtrun::worker::cuda {
+namespace dtrun::worker::schedule {
 namespace {
 
 // The steps of the layer that makes the logits belong to the loss' node (lowering.cc), but count as the
@@ -84,4 +84,4 @@ OpKind kind_of(const Program& program, const Step& step, bool again) {
   return kind;
 }
 
-}  // namespace dtrun::worker::cuda
+}  // namespace dtrun::worker::schedule

@@ -10,11 +10,11 @@
 #include <variant>
 #include <vector>
 
-#include "worker/device/cuda/matmul/matmul_shape.h"
 #include "worker/model/plan.h"
 #include "worker/model/program.h"
+#include "worker/schedule/matmul_shape.h"
 
-namespace dtrun::worker::cuda {
+namespace dtrun::worker::schedule {
 
 // The memory in which an operand lies. Elements are those of the lane, bf16 or fp32, unless a comment says
 // otherwise.
@@ -207,4 +207,4 @@ std::map<MatmulShape, int> products_of(const Schedule& schedule);
 // for all streams.
 void order(std::vector<Step>& steps, int streams);
 
-}  // namespace dtrun::worker::cuda
+}  // namespace dtrun::worker::schedule

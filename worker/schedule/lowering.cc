@@ -1,12 +1,12 @@
 // From a plan's calls to steps: forward, the classifier, backward with the segments that are recomputed.
 #include <utility>
 
-#include "worker/device/cuda/schedule/op_lowering.h"
-#include "worker/device/cuda/schedule/places.h"
-#include "worker/device/cuda/schedule/schedule.h"
-#include "worker/device/cuda/schedule/step_list.h"
+#include "worker/schedule/op_lowering.h"
+#include "worker/schedule/places.h"
+#include "worker/schedule/schedule.h"
+#include "worker/schedule/step_list.h"
 
-namespace dtrun::worker::cuda {
+namespace dtrun::worker::schedule {
 namespace {
 
 class Lowering {
@@ -119,4 +119,4 @@ std::map<MatmulShape, int> products_of(const Schedule& schedule) {
   return matmuls;
 }
 
-}  // namespace dtrun::worker::cuda
+}  // namespace dtrun::worker::schedule

@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "worker/device/cuda/schedule/schedule.h"
+#include "worker/schedule/schedule.h"
 
-namespace dtrun::worker::cuda {
+namespace dtrun::worker::schedule {
 
 class StepList {
  public:
@@ -52,4 +52,4 @@ class StepList {
   int side_ = 0;
 };
 
-}  // namespace dtrun::worker::cuda
+}  // namespace dtrun::worker::schedule

@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "worker/device/cuda/schedule/schedule.h"
+#include "worker/schedule/schedule.h"
 
-namespace dtrun::worker::cuda {
+namespace dtrun::worker::schedule {
 namespace {
 
 bool overlap(const ByteRange& a, const ByteRange& b) {
@@ -42,4 +42,4 @@ void order(std::vector<Step>& steps, int streams) {
   }
 }
 
-}  // namespace dtrun::worker::cuda
+}  // namespace dtrun::worker::schedule
