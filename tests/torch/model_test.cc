@@ -82,8 +82,8 @@ TEST_CASE("and in a model of one's own, with a residual, an input further up, an
       for_own_model(),
       {"model.type=layers",
        "model.layers=["
-       R"({"MaxPool2d": {"kernel_size": 2}, "name": "pool"}, )"
-       R"({"Conv2d": {"out_channels": 8, "kernel_size": 3}, "name": "narrow"}, "ReLU", "Flatten", )"
+       R"({"MaxPool2d": {"kernel_size": 3, "stride": 2, "padding": 1}, "name": "pool"}, )"
+       R"({"Conv2d": {"out_channels": 8, "kernel_size": 3, "stride": 2, "padding": 1, "bias": false}, "name": "narrow"}, "ReLU", "Flatten", )"
        R"({"Linear": {"out_features": 32}, "name": "left"}, {"LayerNorm": {}}, )"
        R"({"Conv2d": {"out_channels": 4, "kernel_size": 7}, "name": "wide", "input": "pool"}, )"
        R"({"GELU": {"approximate": "tanh"}}, {"AdaptiveAvgPool2d": {"output_size": 1}}, "Flatten", {"Dropout": {"p": 0.1}}, )"

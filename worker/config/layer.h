@@ -40,6 +40,9 @@ struct Layer {
   std::string add = {};                   // add: the layer whose output it adds
   int out_channels = 0;                   // Conv2d
   int kernel_size = 0;                    // Conv2d, MaxPool2d
+  std::optional<int> stride = {};         // Conv2d: 1 unless given; MaxPool2d: kernel_size
+  int padding = 0;                        // Conv2d, MaxPool2d
+  bool bias = true;                       // Conv2d, Linear
   int output_size = 1;                    // AdaptiveAvgPool2d
   std::optional<int> out_features = {};   // Linear; the data's classes unless given
   // Conv2d's in_channels, Linear's in_features, LayerNorm's normalized_shape: follow from the data, and are

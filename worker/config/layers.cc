@@ -35,14 +35,21 @@ FieldRef in(Layer& layer) {
 
 constexpr Range kCount{.min = 1, .max = 1 << 17};
 constexpr Range kKernel{.min = 1, .max = 31};
+constexpr Range kPadding{.min = 0, .max = 30};
 constexpr Argument kArguments[] = {
     {LayerType::kConv2d, "in_channels", in<&Layer::in>, false, kCount},
     {LayerType::kConv2d, "out_channels", in<&Layer::out_channels>, true, {.min = 1, .max = 4096}},
     {LayerType::kConv2d, "kernel_size", in<&Layer::kernel_size>, true, kKernel},
+    {LayerType::kConv2d, "stride", in<&Layer::stride>, false, kKernel},
+    {LayerType::kConv2d, "padding", in<&Layer::padding>, false, kPadding},
+    {LayerType::kConv2d, "bias", in<&Layer::bias>},
     {LayerType::kMaxPool2d, "kernel_size", in<&Layer::kernel_size>, true, kKernel},
+    {LayerType::kMaxPool2d, "stride", in<&Layer::stride>, false, kKernel},
+    {LayerType::kMaxPool2d, "padding", in<&Layer::padding>, false, kPadding},
     {LayerType::kAdaptiveAvgPool2d, "output_size", in<&Layer::output_size>, true, {.min = 1, .max = 1}},
     {LayerType::kLinear, "in_features", in<&Layer::in>, false, {.min = 1, .max = 1 << 24}},
     {LayerType::kLinear, "out_features", in<&Layer::out_features>, false, kCount},
+    {LayerType::kLinear, "bias", in<&Layer::bias>},
     {LayerType::kLayerNorm, "normalized_shape", in<&Layer::in>, false, kCount},
     {LayerType::kGELU, "approximate", in<&Layer::approximate>, true},
     {LayerType::kDropout, "p", in<&Layer::p>, false, {.min = 0, .max = 1, .max_open = true}},
@@ -57,8 +64,6 @@ constexpr Reason kReasons[] = {
     {"LogSoftmax", kInTheLoss},
     {"Softmax", kInTheLoss},
     {"CrossEntropyLoss", kInTheLoss},
-    {"stride", "leave it out: a convolution's is 1, a pooling's its kernel_size"},
-    {"padding", "leave it out: there is none"},
     {"bias", "leave it out: each such layer has one"},
     {"inplace", "leave it out: memory is planned for the whole model"},
 };

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "worker/core/window.h"
+
 namespace dtrun::worker {
 namespace {
 
@@ -51,24 +53,31 @@ ProgramBuilder::ProgramBuilder(const SampleSpec& sample) {
                                 : ValueShape{.rows = 1, .row = sample.shape});
 }
 
-Value ProgramBuilder::conv(Value in, const std::string& name, int out_channels, int kernel) {
+Value ProgramBuilder::conv(Value in, const std::string& name, int out_channels, int kernel, int stride,
+                           int padding, bool bias) {
   const SampleShape shape = row(in);
   const std::size_t size = static_cast<std::size_t>(out_channels) * shape.channels * kernel * kernel;
   const Init init = torch_default(size, out_channels);
   const std::size_t weight =
       add_parameter(name + ".weight", {out_channels, shape.channels, kernel, kernel}, init);
-  const std::size_t bias = add_parameter(name + ".bias", {out_channels}, init);
-  return push(Conv2d{.in_channels = shape.channels,
-                     .out_channels = out_channels,
-                     .kernel = kernel,
-                     .weight = weight,
-                     .bias = bias},
-              in, {out_channels, shape.height - kernel + 1, shape.width - kernel + 1});
+  return push(
+      Conv2d{.in_channels = shape.channels,
+             .out_channels = out_channels,
+             .kernel = kernel,
+             .weight = weight,
+             .bias = bias ? std::optional(add_parameter(name + ".bias", {out_channels}, init)) : std::nullopt,
+             .stride = stride,
+             .padding = padding},
+      in,
+      {out_channels, window_places(shape.height, kernel, stride, padding),
+       window_places(shape.width, kernel, stride, padding)});
 }
 
-Value ProgramBuilder::max_pool(Value in, int kernel) {
+Value ProgramBuilder::max_pool(Value in, int kernel, int stride, int padding) {
   const SampleShape shape = row(in);
-  return push(MaxPool2d{kernel}, in, {shape.channels, shape.height / kernel, shape.width / kernel});
+  return push(MaxPool2d{kernel, stride, padding}, in,
+              {shape.channels, window_places(shape.height, kernel, stride, padding),
+               window_places(shape.width, kernel, stride, padding)});
 }
 
 Value ProgramBuilder::global_average_pool(Value in) {
@@ -79,14 +88,16 @@ Value ProgramBuilder::flatten(Value in) {
   return push(Flatten{}, in, {static_cast<int>(row(in).size()), 1, 1});
 }
 
-Value ProgramBuilder::linear(Value in, const std::string& name, int out_features) {
+Value ProgramBuilder::linear(Value in, const std::string& name, int out_features, bool bias) {
   const int in_features = static_cast<int>(row(in).size());
   const Init init = torch_default(static_cast<std::size_t>(out_features) * in_features, out_features);
   const std::size_t weight = add_parameter(name + ".weight", {out_features, in_features}, init);
-  const std::size_t bias = add_parameter(name + ".bias", {out_features}, init);
-  return push(
-      Linear{.in_features = in_features, .out_features = out_features, .weight = weight, .bias = bias}, in,
-      {out_features, 1, 1});
+  return push(Linear{.in_features = in_features,
+                     .out_features = out_features,
+                     .weight = weight,
+                     .bias = bias ? std::optional(add_parameter(name + ".bias", {out_features}, init))
+                                  : std::nullopt},
+              in, {out_features, 1, 1});
 }
 
 Value ProgramBuilder::conv1d(Value in, const std::string& name, int out_features, Init init) {

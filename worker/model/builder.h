@@ -17,14 +17,16 @@ class ProgramBuilder {
 
   // Each function adds a node that reads `in` and returns the value that the node makes. Parameters are named
   // NAME.weight and NAME.bias.
-  // REQUIRES of conv and max_pool: `in` is at least kernel x kernel
-  Value conv(Value in, const std::string& name, int out_channels, int kernel);
-  Value max_pool(Value in, int kernel);
+  // REQUIRES of conv and max_pool: `in` with its padding is at least kernel x kernel
+  Value conv(Value in, const std::string& name, int out_channels, int kernel, int stride = 1, int padding = 0,
+             bool bias = true);
+  Value max_pool(Value in, int kernel) { return max_pool(in, kernel, kernel, 0); }
+  Value max_pool(Value in, int kernel, int stride, int padding);
   Value global_average_pool(Value in);  // one value a channel
   Value flatten(Value in);
   // PyTorch's linear layer: its weight is [out, in]; weight and bias begin as U(-1/sqrt(fan_in),
   // 1/sqrt(fan_in)).
-  Value linear(Value in, const std::string& name, int out_features);
+  Value linear(Value in, const std::string& name, int out_features, bool bias = true);
   // GPT-2's linear layer: its weight is [in, out], and its bias begins at 0.
   Value conv1d(Value in, const std::string& name, int out_features, Init init);
   // Multiplies by another node's weight; has no bias.

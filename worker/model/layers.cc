@@ -60,13 +60,14 @@ class LayerBuilder {
     if (!layer.out_features) layer.out_features = sample_.classes;
     switch (layer.type) {
       case LayerType::kConv2d:
-        return net_.conv(in, layer.name, layer.out_channels, layer.kernel_size);
+        return net_.conv(in, layer.name, layer.out_channels, layer.kernel_size, layer.stride.value_or(1),
+                         layer.padding, layer.bias);
       case LayerType::kMaxPool2d:
-        return net_.max_pool(in, layer.kernel_size);
+        return net_.max_pool(in, layer.kernel_size, layer.stride.value_or(layer.kernel_size), layer.padding);
       case LayerType::kAdaptiveAvgPool2d:
         return net_.global_average_pool(in);
       case LayerType::kLinear:
-        return net_.linear(in, layer.name, *layer.out_features);
+        return net_.linear(in, layer.name, *layer.out_features, layer.bias);
       case LayerType::kLayerNorm:
         return net_.layer_norm(in, layer.name);
       case LayerType::kReLU:
@@ -102,7 +103,10 @@ class LayerBuilder {
   }
 
   void check_size(const Layer& layer, const SampleShape& shape) const {
-    const int least = layer.kernel_size;
+    // As PyTorch: a window that lies in the padding alone has no largest value.
+    require(layer.type != LayerType::kMaxPool2d || 2 * layer.padding <= layer.kernel_size,
+            "has a padding of " + std::to_string(layer.padding) + ", more than half its kernel_size");
+    const int least = std::max(1, layer.kernel_size - 2 * layer.padding);
     require(shape.channels >= 1 && shape.height >= least && shape.width >= least,
             "needs at least " + std::to_string(least) + "x" + std::to_string(least) + ", and " +
                 shape_text(shape) + " reaches it, of samples of " + shape_text(sample_.shape) +

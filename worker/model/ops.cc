@@ -1,8 +1,8 @@
 // All that the model's plans, costs and descriptions know of each operation.
-#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "proto/core/overloaded.h"
 #include "worker/model/cost.h"
@@ -14,10 +14,20 @@ namespace {
 
 std::string text(int number) { return std::to_string(number); }
 
-std::string call(const char* name, std::initializer_list<int> arguments) {
+std::string call(const char* name, const std::vector<int>& arguments, bool bias = true) {
   std::string text = std::string(name) + "(";
   for (int argument : arguments) text += (text.back() == '(' ? "" : ", ") + std::to_string(argument);
-  return text + ")";
+  return text + (bias ? ")" : ", bias=False)");
+}
+
+std::vector<std::size_t> indices(std::size_t weight, std::optional<std::size_t> bias) {
+  return bias ? std::vector{weight, *bias} : std::vector{weight};
+}
+
+// Behind the kernel, where they are not what was chosen by leaving them out.
+std::string moves(int stride, int usual, int padding) {
+  return (stride == usual ? "" : ", stride " + text(stride)) +
+         (padding == 0 ? "" : ", padding " + text(padding));
 }
 
 // "conv1=" of "conv1.weight".
@@ -30,14 +40,22 @@ struct TorchModule {
   const Program& program;
 
   std::string operator()(const Conv2d& conv) const {
-    return named(program, conv.weight, call("Conv2d", {conv.in_channels, conv.out_channels, conv.kernel}));
+    std::vector<int> arguments{conv.in_channels, conv.out_channels, conv.kernel};
+    if (conv.stride != 1 || conv.padding != 0) arguments.insert(arguments.end(), {conv.stride, conv.padding});
+    return named(program, conv.weight, call("Conv2d", arguments, conv.bias.has_value()));
   }
   std::string operator()(const Relu&) const { return call("ReLU", {}); }
-  std::string operator()(const MaxPool2d& pool) const { return call("MaxPool2d", {pool.kernel}); }
+  std::string operator()(const MaxPool2d& pool) const {
+    std::vector<int> arguments{pool.kernel};
+    if (pool.stride != pool.kernel || pool.padding != 0)
+      arguments.insert(arguments.end(), {pool.stride, pool.padding});
+    return call("MaxPool2d", arguments);
+  }
   std::string operator()(const GlobalAveragePool&) const { return call("AdaptiveAvgPool2d", {1}); }
   std::string operator()(const Flatten&) const { return call("Flatten", {}); }
   std::string operator()(const Linear& linear) const {
-    return named(program, linear.weight, call("Linear", {linear.in_features, linear.out_features}));
+    return named(program, linear.weight,
+                 call("Linear", {linear.in_features, linear.out_features}, linear.bias.has_value()));
   }
   std::string operator()(const Gelu&) const { return "GELU('tanh')"; }
   std::string operator()(const LayerNorm& norm) const {
@@ -55,12 +73,8 @@ struct TorchModule {
 std::vector<std::size_t> parameters_of(const Op& op) {
   using Indices = std::vector<std::size_t>;
   return std::visit(Overloaded{
-                        [](const Conv2d& conv) {
-                          return Indices{conv.weight, conv.bias};
-                        },
-                        [](const Linear& linear) {
-                          return linear.bias ? Indices{linear.weight, *linear.bias} : Indices{linear.weight};
-                        },
+                        [](const Conv2d& conv) { return indices(conv.weight, conv.bias); },
+                        [](const Linear& linear) { return indices(linear.weight, linear.bias); },
                         [](const LayerNorm& norm) {
                           return Indices{norm.weight, norm.bias};
                         },
@@ -126,10 +140,13 @@ std::string describe(const Program& program, int index) {
       Overloaded{
           [](const Linear& l) { return "Linear " + text(l.in_features) + " -> " + text(l.out_features); },
           [&](const Conv2d& l) {
-            return "Conv2d " + text(l.kernel) + "x" + text(l.kernel) + ", " + shape_text(in.row) + " -> " +
-                   shape_text(program.values[node.out].row);
+            return "Conv2d " + text(l.kernel) + "x" + text(l.kernel) + moves(l.stride, 1, l.padding) + ", " +
+                   shape_text(in.row) + " -> " + shape_text(program.values[node.out].row);
           },
-          [&](const MaxPool2d& l) { return "MaxPool2d " + text(l.kernel) + ", " + shape_text(in.row); },
+          [&](const MaxPool2d& l) {
+            return "MaxPool2d " + text(l.kernel) + moves(l.stride, l.kernel, l.padding) + ", " +
+                   shape_text(in.row);
+          },
           [&](const GlobalAveragePool&) { return "GlobalAveragePool, " + shape_text(in.row); },
           [&](const Attention& l) {
             return "Attention, " + text(l.heads) + " heads of " + text(l.width / l.heads) + ", " +

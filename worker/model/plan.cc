@@ -348,16 +348,17 @@ bool fits_groups(const Program& program) {
   return std::ranges::all_of(program.nodes, [&](const Node& node) {
     images = images || std::holds_alternative<Conv2d>(node.op) || std::holds_alternative<MaxPool2d>(node.op);
     const bool in_line = node.in == std::array{std::exchange(value, node.out), kNoValue};
-    return in_line && std::visit(Overloaded{
-                                     [](const Conv2d&) { return true; },
-                                     [](const MaxPool2d&) { return true; },
-                                     [](const Relu&) { return true; },
-                                     [](const Flatten&) { return true; },
-                                     [](const Linear& l) { return l.bias && !l.in_first; },
-                                     [&](const LogSoftmaxNll&) { return images; },
-                                     [](const auto&) { return false; },
-                                 },
-                                 node.op);
+    return in_line &&
+           std::visit(Overloaded{
+                          [](const Conv2d& l) { return l.stride == 1 && l.padding == 0 && l.bias; },
+                          [](const MaxPool2d& l) { return l.stride == l.kernel && l.padding == 0; },
+                          [](const Relu&) { return true; },
+                          [](const Flatten&) { return true; },
+                          [](const Linear& l) { return l.bias && !l.in_first; },
+                          [&](const LogSoftmaxNll&) { return images; },
+                          [](const auto&) { return false; },
+                      },
+                      node.op);
   });
 }
 

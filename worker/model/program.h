@@ -42,13 +42,15 @@ struct Parameter {
 // Program::parameters.
 struct Conv2d {
   int in_channels, out_channels, kernel;
-  std::size_t weight, bias;
-};  // stride 1, no padding
+  std::size_t weight;
+  std::optional<std::size_t> bias;
+  int stride = 1, padding = 0;  // padding: zeros on each side
+};
 struct Relu {};
 struct Gelu {};  // the tanh approximation, as in GPT-2
 struct MaxPool2d {
-  int kernel;
-};                            // stride = kernel, no padding; a remainder is dropped
+  int kernel, stride, padding = 0;
+};                            // padding is never the largest; a remainder is dropped
 struct GlobalAveragePool {};  // the mean of each channel
 struct Flatten {};
 struct Linear {

@@ -418,28 +418,30 @@ class OpLowering : public Places {
   }
 
   void convolve(const Conv2d& l, const Node& at, const Place& out, bool relu) {
-    add(Convolve{.shape = image(at.in[0], at.out, l.kernel),
+    const ByteRange bias = l.bias ? parameter_extent(*l.bias) : ByteRange{};
+    add(Convolve{.shape = image(l, at),
                  .in = value(at.in[0]),
                  .weight = matrix(l.weight),
-                 .bias = parameter(l.bias),
+                 .bias = bias.place,
                  .out = out,
                  .relu = relu},
-        {values(value(at.in[0]), count(at.in[0])), matrix_extent(l.weight), parameter_extent(l.bias)},
+        {values(value(at.in[0]), count(at.in[0])), matrix_extent(l.weight), bias},
         {values(out, count(at.out))});
   }
   void forward(const Conv2d& l, const Node& at) { convolve(l, at, value(at.out), false); }
   void backward(const Conv2d& l, const Node& at, const Call& call) {
-    const ImageShape shape = image(at.in[0], at.out, l.kernel);
+    const ImageShape shape = image(l, at);
     const bool add_parameters = call.parameters == Into::kAdd, adds = call.in[0] == Into::kAdd;
     const ByteRange d = values(gradient(at.out), count(at.out));
     std::vector<ByteRange> reads{values(kept(at.in[0]), count(at.in[0])), d};
-    const std::vector<ByteRange> writes{gradient_extent(l.weight), gradient_extent(l.bias)};
+    const ByteRange bias = l.bias ? gradient_extent(*l.bias) : ByteRange{};
+    const std::vector<ByteRange> writes{gradient_extent(l.weight), bias};
     if (add_parameters) reads.insert(reads.end(), writes.begin(), writes.end());
     add(ConvolveWeightGradient{.shape = shape,
                                .in = kept(at.in[0]),
                                .out_gradient = gradient(at.out),
                                .weight_gradient = parameter_gradient(l.weight),
-                               .bias_gradient = parameter_gradient(l.bias),
+                               .bias_gradient = bias.place,
                                .add = add_parameters},
         std::move(reads), writes, steps_.side_stream());
     if (call.in[0] == Into::kNone) return;
@@ -455,7 +457,7 @@ class OpLowering : public Places {
   }
 
   void forward(const MaxPool2d& l, const Node& at) {
-    add(Pool{.shape = image(at.in[0], at.out, l.kernel), .in = value(at.in[0]), .out = value(at.out)},
+    add(Pool{.shape = image(l, at), .in = value(at.in[0]), .out = value(at.out)},
         {values(value(at.in[0]), count(at.in[0]))}, {values(value(at.out), count(at.out))});
   }
   void backward(const MaxPool2d& l, const Node& at, const Call& call) {
@@ -464,7 +466,7 @@ class OpLowering : public Places {
     std::vector<ByteRange> reads{values(kept(at.in[0]), count(at.in[0])), values(kept(at.out), count(at.out)),
                                  values(gradient(at.out), count(at.out))};
     if (adds) reads.push_back(in);
-    add(PoolBackward{.shape = image(at.in[0], at.out, l.kernel),
+    add(PoolBackward{.shape = image(l, at),
                      .in = kept(at.in[0]),
                      .out = kept(at.out),
                      .out_gradient = gradient(at.out),

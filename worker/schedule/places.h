@@ -128,9 +128,17 @@ class Places {
     return shape;
   }
 
-  ImageShape image(Value in, Value out, int kernel) const {
-    const SampleShape &from = program_.values[in].row, &to = program_.values[out].row;
-    return {static_cast<int>(samples_), from.channels, from.height, from.width, to.channels, kernel};
+  // Of a convolution or a pooling.
+  ImageShape image(const auto& op, const Node& node) const {
+    const SampleShape &from = program_.values[node.in[0]].row, &to = program_.values[node.out].row;
+    return {.samples = static_cast<int>(samples_),
+            .in_channels = from.channels,
+            .height = from.height,
+            .width = from.width,
+            .out_channels = to.channels,
+            .kernel = op.kernel,
+            .stride = op.stride,
+            .padding = op.padding};
   }
 
  private:

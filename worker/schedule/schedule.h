@@ -103,11 +103,11 @@ struct Elementwise {
   float probability = 0;
 };
 struct ImageShape {
-  int samples, in_channels, height, width, out_channels, kernel;
+  int samples, in_channels, height, width, out_channels, kernel, stride = 1, padding = 0;
 };  // of a convolution; of a pool the channels are equal
 struct Convolve {
   ImageShape shape;
-  Place in, weight, bias, out;
+  Place in, weight, bias, out;  // bias: or none, as its gradient
   bool relu;
 };
 struct ConvolveInGradient {

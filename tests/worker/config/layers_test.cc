@@ -29,10 +29,11 @@ std::string layer_fault(const std::string& layers, const std::vector<std::string
 }
 
 // All arguments but those that follow from the data.
-constexpr char kAll[] = R"([{"Conv2d":{"out_channels":6,"kernel_size":5},"name":"first"},{"ReLU":{}},)"
-                        R"({"MaxPool2d":{"kernel_size":2}},{"Flatten":{}},{"Dropout":{"p":0.25}},)"
-                        R"({"Linear":{"out_features":84}},{"GELU":{"approximate":"tanh"}},{"LayerNorm":{}},)"
-                        R"({"add":"5","name":"sum"},{"Linear":{},"input":"sum"}])";
+constexpr char kAll[] =
+    R"([{"Conv2d":{"out_channels":6,"kernel_size":5,"stride":2,"padding":3,"bias":false},"name":"first"},)"
+    R"({"ReLU":{}},{"MaxPool2d":{"kernel_size":2,"padding":0}},{"Flatten":{}},{"Dropout":{"p":0.25}},)"
+    R"({"Linear":{"out_features":84,"bias":true}},{"GELU":{"approximate":"tanh"}},{"LayerNorm":{}},)"
+    R"({"add":"5","name":"sum"},{"Linear":{"bias":false},"input":"sum"}])";
 
 }  // namespace
 
@@ -43,6 +44,10 @@ TEST_CASE("a list is read, and is written as it was") {
   CHECK(layers[0].name == "first");
   CHECK(layers[0].out_channels == 6);
   CHECK(layers[0].kernel_size == 5);
+  CHECK(layers[0].stride == 2);
+  CHECK(layers[0].padding == 3);
+  CHECK(!layers[0].bias);
+  CHECK(!layers[2].stride);
   CHECK(layers[1].name == "1");
   CHECK(layers[4].p == 0.25);
   CHECK(layers[8].add == "5");
@@ -53,7 +58,7 @@ TEST_CASE("a list is read, and is written as it was") {
 
 TEST_CASE("a layer without arguments may be its name alone, and p is PyTorch's") {
   CHECK(json_of(layers_of(R"(["Flatten", "ReLU", "Dropout", "Linear"])")).dump() ==
-        R"([{"Flatten":{}},{"ReLU":{}},{"Dropout":{"p":0.5}},{"Linear":{}}])");
+        R"([{"Flatten":{}},{"ReLU":{}},{"Dropout":{"p":0.5}},{"Linear":{"bias":true}}])");
 }
 
 TEST_CASE("the canonical text of a config has its layers, and is read again to the same") {
@@ -99,8 +104,8 @@ TEST_CASE("each fault names its layer") {
       {R"(["Conv2d"])",
        "c.json: /model/layers/0/Conv2d/out_channels: is missing (allowed: 1 to 4096)\n"
        "c.json: /model/layers/0/Conv2d/kernel_size: is missing (allowed: 1 to 31)"},
-      {R"([{"Conv2d": {"out_channels": 6, "kernel_size": 5, "padding": 2}}])",
-       "c.json: /model/layers/0/Conv2d/padding: unknown argument; leave it out: there is none"},
+      {R"([{"Conv2d": {"out_channels": 6, "kernel_size": 5, "padding": -1}}])",
+       "c.json: /model/layers/0/Conv2d/padding: -1 is out of range (allowed: 0 to 30)"},
       {R"([{"ReLU": {"slope": 1}}])", "c.json: /model/layers/0/ReLU/slope: unknown argument; it takes none"},
       {R"(["GELU"])", "c.json: /model/layers/0/GELU/approximate: is missing (allowed: \"tanh\")"},
       {R"([{"GELU": {"approximate": "none"}}])",

@@ -5,6 +5,8 @@
 
 #include "tests/worker/model/programs.h"
 #include "worker/base/error.h"
+#include "worker/model/cost.h"
+#include "worker/model/plan.h"
 
 using namespace dtrun::worker;
 
@@ -69,10 +71,31 @@ TEST_CASE("the saved description has the arguments that followed from the data")
                                {.type = LayerType::kAdd, .name = "sum", .add = "in"},
                                linear("out")});
   CHECK(description(program).at("modules") ==
-        R"([{"Flatten":{}},{"Linear":{"in_features":784,"out_features":24},"name":"in"},)"
+        R"([{"Flatten":{}},{"Linear":{"in_features":784,"out_features":24,"bias":true},"name":"in"},)"
         R"({"LayerNorm":{"normalized_shape":24},"name":"norm"},{"add":"in","name":"sum"},)"
-        R"({"Linear":{"in_features":24,"out_features":10},"name":"out"}])");
+        R"({"Linear":{"in_features":24,"out_features":10,"bias":true},"name":"out"}])");
   CHECK(!description(program).contains("layers"));  // it is no chain
+}
+
+TEST_CASE("a window moves by its stride over an image with its padding, and PyTorch's words say so") {
+  Layer first = conv(6, 5), second = conv(4, 1);
+  first.stride = 2, first.padding = 1, first.bias = false;
+  second.name = "d", second.stride = 2;
+  const Program program =
+      own({first,
+           {.type = LayerType::kMaxPool2d, .name = "p", .kernel_size = 3, .stride = 2, .padding = 1},
+           second,
+           {.type = LayerType::kFlatten, .name = "flat"},
+           {.type = LayerType::kLinear, .name = "out", .bias = false}});
+  CHECK(program.values[1].row == SampleShape{6, 13, 13});
+  CHECK(program.values[2].row == SampleShape{6, 7, 7});
+  CHECK(program.values[3].row == SampleShape{4, 4, 4});
+  CHECK(
+      description(program).at("layers") ==
+      "c=Conv2d(1, 6, 5, 2, 1, bias=False) -> MaxPool2d(3, 2, 1) -> d=Conv2d(6, 4, 1, 2, 0) -> Flatten() -> "
+      "out=Linear(64, 10, bias=False) -> LogSoftmax(1)");
+  CHECK(describe(program, 1) == "MaxPool2d 3, stride 2, padding 1, 6x13x13");
+  CHECK(!fits_groups(program));
 }
 
 TEST_CASE("what does not fit names its layer, and the shape that reaches it") {
@@ -87,6 +110,9 @@ TEST_CASE("what does not fit names its layer, and the shape that reaches it") {
         std::string(kAt) + "1: Linear takes rows, and 1x1x1 reaches it: put a Flatten before it");
   CHECK(layer_fault({flatten, conv(6, 1), linear("out")}) ==
         std::string(kAt) + "1: Conv2d takes images, and a row of 784 reaches it");
+  CHECK(layer_fault(
+            {{.type = LayerType::kMaxPool2d, .name = "p", .kernel_size = 3, .padding = 2}, linear("out")}) ==
+        std::string(kAt) + "0: MaxPool2d has a padding of 2, more than half its kernel_size");
   Layer wrong = linear("out");
   wrong.in = 320;
   CHECK(layer_fault({flatten, wrong}) ==

@@ -132,6 +132,16 @@ inline std::vector<NamedProgram> planned_programs() {
   x = images.add(x, images.conv(x, "b", 4, 1));
   z = images.add(images.global_average_pool(x), y);
   programs.push_back({"images with a residual and averages", images.finish(images.linear(z, "c", 4))});
+  // Windows with strides and padding that fit and that leave a rest, without biases, smaller than their
+  // stride, and that overlap in a pool.
+  ProgramBuilder windows({.shape = {3, 9, 12}, .classes = 4});
+  x = windows.relu(windows.conv(windows.input(), "a", 5, 3, 2, 1, false));
+  y = windows.conv(x, "b", 6, 1, 2, 0, false);
+  x = windows.max_pool(windows.relu(windows.conv(x, "c", 6, 3, 1, 1)), 3, 2, 1);
+  z = windows.relu(windows.add(x, y));
+  x = windows.max_pool(windows.conv(z, "d", 3, 5, 1, 4), 2, 3, 0);
+  programs.push_back(
+      {"images with strides and padding", windows.finish(windows.linear(windows.flatten(x), "e", 4, false))});
   // Recomputed for its moments alone: backward does not read the norm's output.
   ProgramBuilder again({.shape = {1, 1, 6}, .classes = 4});
   x = again.linear(again.input(), "a", 6);

@@ -82,38 +82,50 @@ class Sample {
     return microbatch_.targets[static_cast<std::size_t>(number_) * program_.sample.targets + row];
   }
   std::size_t offset(std::size_t parameter) const { return program_.parameters[parameter].offset; }
-  static std::size_t tap(const Conv2d& l, int o, int c, int ky, int kx) {
-    return ((static_cast<std::size_t>(o) * l.in_channels + c) * l.kernel + ky) * l.kernel + kx;
-  }
 
-  // Calls visit(o, y, x, c, ky, kx) for each product of a convolution.
+  // Calls visit(o, y, x, c, row, column, weight) for each product of a convolution.
   template <typename Visit>
-  static void each_product(const Conv2d& l, const SampleShape& in, const Visit& visit) {
+  static void each_product(const Conv2d& l, const SampleShape& in, const SampleShape& out,
+                           const Visit& visit) {
     for (int o = 0; o < l.out_channels; ++o)
-      for (int y = 0; y + l.kernel <= in.height; ++y)
-        for (int x = 0; x + l.kernel <= in.width; ++x)
+      for (int y = 0; y < out.height; ++y)
+        for (int x = 0; x < out.width; ++x)
           for (int c = 0; c < l.in_channels; ++c)
-            for (int ky = 0; ky < l.kernel; ++ky)
-              for (int kx = 0; kx < l.kernel; ++kx) visit(o, y, x, c, ky, kx);
+            each_in_window(l, in, y, x, [&](int row, int column, int tap) {
+              visit(o, y, x, c, row, column,
+                    (static_cast<std::size_t>(o) * l.in_channels + c) * l.kernel * l.kernel + tap);
+            });
+  }
+  // Calls visit(row, column, number in the window) for what of window (y, x) lies in the image.
+  template <typename Visit>
+  static void each_in_window(const auto& l, const SampleShape& in, int y, int x, const Visit& visit) {
+    for (int tap = 0; tap < l.kernel * l.kernel; ++tap) {
+      const int row = y * l.stride - l.padding + tap / l.kernel;
+      const int column = x * l.stride - l.padding + tap % l.kernel;
+      if (row >= 0 && row < in.height && column >= 0 && column < in.width) visit(row, column, tap);
+    }
   }
 
   void forward(const Conv2d& l, const Tensor& in, Tensor& out, const Node&) {
     const std::size_t pixels = out.values.size() / l.out_channels;
     for (std::size_t i = 0; i < out.values.size(); ++i)
-      out.values[i] = parameters_[offset(l.bias) + i / pixels];
-    each_product(l, in.shape.row, [&](int o, int y, int x, int c, int ky, int kx) {
-      out.at(o, y, x) += parameters_[offset(l.weight) + tap(l, o, c, ky, kx)] * in.at(c, y + ky, x + kx);
-    });
+      out.values[i] = l.bias ? parameters_[offset(*l.bias) + i / pixels] : 0;
+    each_product(l, in.shape.row, out.shape.row,
+                 [&](int o, int y, int x, int c, int row, int column, std::size_t tap) {
+                   out.at(o, y, x) += parameters_[offset(l.weight) + tap] * in.at(c, row, column);
+                 });
   }
   void backward(const Conv2d& l, const Tensor& in, const Tensor&, const Tensor& d, Tensor& d_in,
                 Values& gradient, const Node&) {
     const std::size_t pixels = d.values.size() / l.out_channels;
-    for (std::size_t i = 0; i < d.values.size(); ++i) gradient[offset(l.bias) + i / pixels] += d.values[i];
-    each_product(l, in.shape.row, [&](int o, int y, int x, int c, int ky, int kx) {
-      const std::size_t w = offset(l.weight) + tap(l, o, c, ky, kx);
-      gradient[w] += d.at(o, y, x) * in.at(c, y + ky, x + kx);
-      d_in.at(c, y + ky, x + kx) += parameters_[w] * d.at(o, y, x);
-    });
+    for (std::size_t i = 0; l.bias && i < d.values.size(); ++i)
+      gradient[offset(*l.bias) + i / pixels] += d.values[i];
+    each_product(l, in.shape.row, d.shape.row,
+                 [&](int o, int y, int x, int c, int row, int column, std::size_t tap) {
+                   const std::size_t w = offset(l.weight) + tap;
+                   gradient[w] += d.at(o, y, x) * in.at(c, row, column);
+                   d_in.at(c, row, column) += parameters_[w] * d.at(o, y, x);
+                 });
   }
 
   void forward(const Relu&, const Tensor& in, Tensor& out, const Node&) {
@@ -144,11 +156,10 @@ class Sample {
     int y, x;
   };
   static Position largest(const MaxPool2d& l, const Tensor& in, int c, int y, int x) {
-    Position best{y * l.kernel, x * l.kernel};
-    for (int ky = 0; ky < l.kernel; ++ky)
-      for (int kx = 0; kx < l.kernel; ++kx)
-        if (in.at(c, y * l.kernel + ky, x * l.kernel + kx) > in.at(c, best.y, best.x))
-          best = {y * l.kernel + ky, x * l.kernel + kx};
+    Position best{-1, -1};
+    each_in_window(l, in.shape.row, y, x, [&](int row, int column, int) {
+      if (best.y < 0 || in.at(c, row, column) > in.at(c, best.y, best.x)) best = {row, column};
+    });
     return best;
   }
   template <typename Visit>

@@ -14,7 +14,7 @@ constexpr int kRowsWorthAGroup = 3;
 // The values that a lane rounds to bf16, two to a float: the parameters, both sides of the largest matmul,
 // scores.
 std::size_t rounded_floats(const Program& program, const Plan& plan, int capacity) {
-  std::size_t largest = plan.logit_rows * program.sample.classes;
+  std::size_t largest = std::max(plan.logit_rows * program.sample.classes, plan.columns);
   for (const ValueShape& value : program.values)
     largest = std::max(largest, static_cast<std::size_t>(capacity) * value.size());
   return (program.size + 2 * largest + plan.scores) / 2;

@@ -23,13 +23,13 @@ class GroupOps {
   void forward(const Conv2d& l, const Node& node, const Call& call) const {
     each_group(node, [&](std::size_t from, std::size_t to) {
       k_.conv_forward(conv_shape(l, node), at_.in(node.in[0]) + from, at_.weight(l.weight),
-                      at_.weight(l.bias), call.relu, at_.out(node.out) + to);
+                      at_.weight(*l.bias), call.relu, at_.out(node.out) + to);
     });
   }
   void backward(const Conv2d& l, const Node& node, const Call& call) const {
     const grouped::ConvShape shape = conv_shape(l, node);
     k_.conv_backward_weights(shape, groups(), at_.in(node.in[0]), at_.gradient(node.out),
-                             at_.weight_gradient(l.weight), at_.weight_gradient(l.bias));
+                             at_.weight_gradient(l.weight), at_.weight_gradient(*l.bias));
     if (call.in[0] == Into::kNone) return;
     each_group(node, [&](std::size_t from, std::size_t to) {
       k_.conv_backward_data(shape, at_.gradient(node.out) + to, at_.weight(l.weight),

@@ -16,10 +16,10 @@ struct DropoutStream {
   std::uint32_t a, b, use;
 };
 
-// One sample's images, [channels][height][width], and a square window over them: of a convolution with stride
-// 1, or of a pool whose stride is the window. No padding.
+// One sample's images, [channels][height][width], and a square window over them, which goes to
+// [rows][columns] places, some of which reach over the edge by up to `padding`.
 struct Windows {
-  int channels, height, width, size;
+  int channels, height, width, size, stride, padding, rows, columns;
 };
 
 // "add": the result is added to the output's old value, else it overwrites.
@@ -49,10 +49,10 @@ struct Kernels {
   void (*sum_each_row)(std::size_t rows, std::size_t width, const float* in, bool add, float* sums);
 
   // A convolution as a matmul (Caffe's im2col): columns [channels * size * size][positions of the window]
-  // have each window's values; col2im adds them up where they came from.
+  // have each window's values, and zeros beyond the edge; col2im adds them up where they came from.
   void (*im2col)(const Windows& windows, const float* in, float* columns);
   void (*col2im)(const Windows& windows, const float* columns, float* in_gradient);
-  // The largest value of each window; its gradient goes to the first of the largest.
+  // The largest value of each window, inside the edge; its gradient goes to the first of the largest.
   void (*max_pool)(const Windows& windows, const float* in, float* out);
   void (*max_pool_backward)(const Windows& windows, const float* in, const float* out,
                             const float* out_gradient, bool add, float* in_gradient);

@@ -171,46 +171,80 @@ void sum_each_row(std::size_t rows, std::size_t width, const float* in, bool add
     put(add, sum_of(width, [&](std::size_t i) { return in[r * width + i]; }), sums + r);
 }
 
-// Calls each(offset of a window's row in the images, count, offset of its values in the columns): each row of
-// values that lie next to each other in both.
+// The first place of a window whose value `tap` is not in front of `edge`.
+inline int first_place(const Windows& w, int tap, int edge) {
+  const int way = edge + w.padding - tap;
+  const int place = way <= 0 ? 0 : (way + w.stride - 1) / w.stride;
+  return place < w.columns ? place : w.columns;
+}
+
+// Calls each(from, first, end, column) for each row of places and each value of a window, in the order of
+// columns: at places `first` to `end` the value lies inside the image, `from` + place * stride is its offset.
 template <typename Each>
 inline void each_run(const Windows& w, const Each& each) {
-  const int rows = w.height - w.size + 1, count = w.width - w.size + 1;
   std::size_t column = 0;
   for (int c = 0; c < w.channels; ++c)
     for (int ky = 0; ky < w.size; ++ky)
-      for (int kx = 0; kx < w.size; ++kx)
-        for (int y = 0; y < rows; ++y, column += count)
-          each((static_cast<std::size_t>(c) * w.height + y + ky) * w.width + kx, count, column);
+      for (int kx = 0; kx < w.size; ++kx) {
+        const int first = first_place(w, kx, 0), end = first_place(w, kx, w.width);
+        for (int y = 0; y < w.rows; ++y, column += w.columns) {
+          const int row = y * w.stride + ky - w.padding;
+          const bool inside = row >= 0 && row < w.height;
+          each((static_cast<std::ptrdiff_t>(c) * w.height + row) * w.width + kx - w.padding, first,
+               inside ? end : first, column);
+        }
+      }
 }
 
-void im2col(const Windows& windows, const float* in, float* columns) {
-  each_run(windows, [&](std::size_t from, int count, std::size_t to) {
-    for (int i = 0; i < count; ++i) columns[to + i] = in[from + i];
+void im2col(const Windows& w, const float* in, float* columns) {
+  each_run(w, [&](std::ptrdiff_t from, int first, int end, std::size_t to) {
+    float* const run = columns + to;
+    for (int i = 0; i < first; ++i) run[i] = 0;
+    if (w.stride == 1)
+      for (int i = first; i < end; ++i) run[i] = in[from + i];
+    else
+      for (int i = first; i < end; ++i) run[i] = in[from + std::ptrdiff_t{i} * w.stride];
+    for (int i = end; i < w.columns; ++i) run[i] = 0;
   });
 }
 
-void col2im(const Windows& windows, const float* columns, float* in_gradient) {
-  each_run(windows, [&](std::size_t to, int count, std::size_t from) {
-    for (int i = 0; i < count; ++i) in_gradient[to + i] += columns[from + i];
+void col2im(const Windows& w, const float* columns, float* in_gradient) {
+  each_run(w, [&](std::ptrdiff_t to, int first, int end, std::size_t from) {
+    const float* const run = columns + from;
+    if (w.stride == 1)
+      for (int i = first; i < end; ++i) in_gradient[to + i] += run[i];
+    else
+      for (int i = first; i < end; ++i) in_gradient[to + std::ptrdiff_t{i} * w.stride] += run[i];
   });
 }
 
-// Calls each(offset of a window's first value) in the order of the pool's outputs.
+// The part of a window inside the image, and its first value's offset.
+struct Part {
+  int height, width;
+  std::size_t first;
+};
+
+// Calls each(part) in the order of the pool's outputs.
 template <typename Each>
 inline void each_window(const Windows& w, const Each& each) {
   for (int c = 0; c < w.channels; ++c)
-    for (int y = 0; y + w.size <= w.height; y += w.size)
-      for (int x = 0; x + w.size <= w.width; x += w.size)
-        each((static_cast<std::size_t>(c) * w.height + y) * w.width + x);
+    for (int y = 0; y < w.rows; ++y)
+      for (int x = 0; x < w.columns; ++x) {
+        const int up = y * w.stride - w.padding, left = x * w.stride - w.padding;
+        const int top = up < 0 ? 0 : up, start = left < 0 ? 0 : left;
+        const int bottom = up + w.size < w.height ? up + w.size : w.height;
+        const int end = left + w.size < w.width ? left + w.size : w.width;
+        each(Part{bottom - top, end - start,
+                  (static_cast<std::size_t>(c) * w.height + top) * w.width + start});
+      }
 }
 
 void max_pool(const Windows& w, const float* in, float* out) {
-  each_window(w, [&](std::size_t first) {
-    float best = in[first];
-    for (int ky = 0; ky < w.size; ++ky)
-      for (int kx = 0; kx < w.size; ++kx) {
-        const float value = in[first + ky * w.width + kx];
+  each_window(w, [&](const Part& part) {
+    float best = in[part.first];
+    for (int ky = 0; ky < part.height; ++ky)
+      for (int kx = 0; kx < part.width; ++kx) {
+        const float value = in[part.first + ky * w.width + kx];
         best = best < value || value != value ? value : best;  // keeps NaN
       }
     *out++ = best;
@@ -220,10 +254,10 @@ void max_pool(const Windows& w, const float* in, float* out) {
 void max_pool_backward(const Windows& w, const float* in, const float* out, const float* out_gradient,
                        bool add, float* in_gradient) {
   if (!add) __builtin_memset(in_gradient, 0, sizeof(float) * w.channels * w.height * w.width);
-  each_window(w, [&](std::size_t first) {
+  each_window(w, [&](const Part& part) {
     const float best = *out++, left = *out_gradient++;
-    for (int i = 0; i < w.size * w.size; ++i) {
-      const std::size_t at = first + i / w.size * w.width + i % w.size;
+    for (int i = 0; i < part.height * part.width; ++i) {
+      const std::size_t at = part.first + i / part.width * w.width + i % part.width;
       if (in[at] != best) continue;
       in_gradient[at] += left;
       break;

@@ -97,9 +97,10 @@ class PlannedLane final : public Lane, private planned::LaneMemory {
 
   // ---- operations
 
-  planned::Windows windows(const Node& node, int size) const {
-    const SampleShape& in = program().values[node.in[0]].row;
-    return {in.channels, in.height, in.width, size};
+  // Of a convolution or a pooling.
+  planned::Windows windows(const auto& l, const Node& node) const {
+    const SampleShape &in = program().values[node.in[0]].row, &out = program().values[node.out].row;
+    return {in.channels, in.height, in.width, l.kernel, l.stride, l.padding, out.height, out.width};
   }
   // A convolution of one sample is a matmul: [out channels, patch] by [patch, positions].
   struct Convolution {
@@ -109,7 +110,7 @@ class PlannedLane final : public Lane, private planned::LaneMemory {
   };
   Convolution convolution(const Conv2d& l, const Node& node) const {
     const SampleShape& out = program().values[node.out].row;
-    return {.windows = windows(node, l.kernel),
+    return {.windows = windows(l, node),
             .channels = l.out_channels,
             .patch = std::int64_t{l.in_channels} * l.kernel * l.kernel,
             .positions = std::int64_t{out.height} * out.width,
@@ -121,8 +122,8 @@ class PlannedLane final : public Lane, private planned::LaneMemory {
     for (std::size_t n = 0; n < samples(); ++n) {
       float* const to = out(node.out) + n * c.out;
       k_.im2col(c.windows, in(node.in[0]) + n * c.in, columns());
-      for (std::int64_t o = 0; o < c.channels; ++o)
-        std::fill_n(to + o * c.positions, c.positions, weight(l.bias)[o]);
+      for (std::int64_t o = 0; l.bias && o < c.channels; ++o)
+        std::fill_n(to + o * c.positions, c.positions, weight(*l.bias)[o]);
       multiply({.m = c.channels,
                 .n = c.positions,
                 .k = c.patch,
@@ -130,7 +131,7 @@ class PlannedLane final : public Lane, private planned::LaneMemory {
                 .a_stride = c.patch,
                 .b = matmuls_.operand(kRight, columns(), c.patch * c.positions),
                 .b_stride = c.positions,
-                .beta = 1,
+                .beta = l.bias ? 1.0f : 0.0f,
                 .c = to,
                 .c_stride = c.positions});
     }
@@ -154,7 +155,7 @@ class PlannedLane final : public Lane, private planned::LaneMemory {
                 .beta = add ? 1.0f : 0.0f,
                 .c = weight_gradient(l.weight),
                 .c_stride = c.patch});
-      k_.sum_each_row(c.channels, c.positions, d_out, add, weight_gradient(l.bias));
+      if (l.bias) k_.sum_each_row(c.channels, c.positions, d_out, add, weight_gradient(*l.bias));
       if (call.in[0] == Into::kNone) continue;
       multiply({.a_transposed = true,
                 .m = c.patch,
@@ -173,12 +174,12 @@ class PlannedLane final : public Lane, private planned::LaneMemory {
   void forward(const MaxPool2d& l, const Node& node) {
     const std::size_t from = program().values[node.in[0]].size(), to = program().values[node.out].size();
     for (std::size_t n = 0; n < samples(); ++n)
-      k_.max_pool(windows(node, l.kernel), in(node.in[0]) + n * from, out(node.out) + n * to);
+      k_.max_pool(windows(l, node), in(node.in[0]) + n * from, out(node.out) + n * to);
   }
   void backward(const MaxPool2d& l, const Node& node, const Call& call) {
     const std::size_t from = program().values[node.in[0]].size(), to = program().values[node.out].size();
     for (std::size_t n = 0; n < samples(); ++n)
-      k_.max_pool_backward(windows(node, l.kernel), in(node.in[0]) + n * from, in(node.out) + n * to,
+      k_.max_pool_backward(windows(l, node), in(node.in[0]) + n * from, in(node.out) + n * to,
                            gradient(node.out) + n * to, call.in[0] == Into::kAdd,
                            gradient(node.in[0]) + n * from);
   }

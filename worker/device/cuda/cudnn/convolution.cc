@@ -11,7 +11,8 @@ std::string conv_title(const ConvSizes& s, ConvType type, const std::string& whi
   const auto n = [](std::int64_t number) { return std::to_string(number); };
   return "convolution " + which + " N=" + n(s.batch) + " " + n(s.in_channels) + "x" + n(s.height) + "x" +
          n(s.width) + " to " + n(s.out_channels) + ", kernel " + n(s.kernel) +
-         (type == ConvType::kFp32 ? " fp32" : " bf16");
+         (s.stride == 1 ? "" : ", stride " + n(s.stride)) +
+         (s.padding == 0 ? "" : ", padding " + n(s.padding)) + (type == ConvType::kFp32 ? " fp32" : " bf16");
 }
 
 // A graph of one operation and its three tensors: the same for a value and for its gradient.
@@ -24,7 +25,8 @@ struct ConvGraph {
                             of(type))),
         outputs(graph.memory(kOutputs,
                              TensorLayout::dense({s.batch, s.out_channels, s.out_height(), s.out_width()}),
-                             of(type))) {}
+                             of(type))),
+        moves{.stride = s.stride, .padding = s.padding} {}
 
   static cudnnDataType_t of(ConvType type) {
     return type == ConvType::kFp32 ? CUDNN_DATA_FLOAT : CUDNN_DATA_BFLOAT16;
@@ -32,6 +34,7 @@ struct ConvGraph {
 
   Graph graph;
   Graph::Tensor images, weight, outputs;
+  ConvMoves moves;
 };
 
 void execute(const CudnnPlan& plan, cudnnHandle_t handle, const void* images, const void* weight,
@@ -50,15 +53,15 @@ Result<ConvGraphs> ConvGraphs::plan(CudnnPlanner& planner, const ConvSizes& shap
   const EngineRules rules{.deterministic = true, .full_fp32 = type == ConvType::kFp32};
   try {
     ConvGraph forward(planner.cudnn(), shape, type, "forward");
-    forward.graph.conv_forward(forward.images, forward.weight, forward.outputs);
+    forward.graph.conv_forward(forward.images, forward.weight, forward.outputs, forward.moves);
     std::optional<CudnnPlan> input_plan;
     if (with_input_gradient) {
       ConvGraph input(planner.cudnn(), shape, type, "input gradient");
-      input.graph.conv_input_gradient(input.outputs, input.weight, input.images);
+      input.graph.conv_input_gradient(input.outputs, input.weight, input.images, input.moves);
       input_plan = planner.plan(input.graph, rules);
     }
     ConvGraph weight(planner.cudnn(), shape, type, "weight gradient");
-    weight.graph.conv_weight_gradient(weight.images, weight.outputs, weight.weight);
+    weight.graph.conv_weight_gradient(weight.images, weight.outputs, weight.weight, weight.moves);
     return ConvGraphs(planner.plan(forward.graph, rules), std::move(input_plan),
                       planner.plan(weight.graph, rules));
   } catch (const CudnnRefusal& refusal) {

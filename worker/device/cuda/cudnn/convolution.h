@@ -1,4 +1,4 @@
-// Convolutions by cuDNN: images NCHW, stride 1, no padding, sums in fp32; the caller adds biases.
+// Convolutions by cuDNN: images NCHW, sums in fp32; the caller adds biases.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 namespace dtrun::worker::cuda {
 
 struct ConvSizes {
-  std::int64_t batch, in_channels, height, width, out_channels, kernel;
+  std::int64_t batch, in_channels, height, width, out_channels, kernel, stride = 1, padding = 0;
 
-  std::int64_t out_height() const { return height - kernel + 1; }
-  std::int64_t out_width() const { return width - kernel + 1; }
+  std::int64_t out_height() const { return (height + 2 * padding - kernel) / stride + 1; }
+  std::int64_t out_width() const { return (width + 2 * padding - kernel) / stride + 1; }
 };
 
 enum class ConvType {

@@ -136,22 +136,23 @@ void Graph::reshape(Tensor x, Tensor y) {
                 {{CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x}, {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y}}));
 }
 
-Descriptor Graph::unpadded_convolution() const {
-  const std::vector<std::int64_t> ones{1, 1}, zeros{0, 0};
+Descriptor Graph::convolution(ConvMoves moves) {
+  const std::vector<std::int64_t> ones{1, 1}, strides(2, moves.stride), paddings(2, moves.padding);
+  said_ += "stride " + std::to_string(moves.stride) + " padding " + std::to_string(moves.padding) + "\n";
   Descriptor how(cudnn_, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   how.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::int64_t{2})
       .set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT)
       .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION)
-      .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, zeros)
-      .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, zeros)
+      .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, paddings)
+      .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, paddings)
       .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, ones)
-      .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, ones)
+      .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, strides)
       .finalize();
   return how;
 }
 
-void Graph::conv_forward(Tensor x, Tensor w, Tensor y) {
-  const Descriptor how = unpadded_convolution();
+void Graph::conv_forward(Tensor x, Tensor w, Tensor y, ConvMoves moves) {
+  const Descriptor how = convolution(moves);
   Descriptor made = operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, "",
                               {{CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x},
                                {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, w},
@@ -162,8 +163,8 @@ void Graph::conv_forward(Tensor x, Tensor w, Tensor y) {
   add(std::move(made));
 }
 
-void Graph::conv_input_gradient(Tensor dy, Tensor w, Tensor dx) {
-  const Descriptor how = unpadded_convolution();
+void Graph::conv_input_gradient(Tensor dy, Tensor w, Tensor dx, ConvMoves moves) {
+  const Descriptor how = convolution(moves);
   Descriptor made = operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, "",
                               {{CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, dy},
                                {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, w},
@@ -174,8 +175,8 @@ void Graph::conv_input_gradient(Tensor dy, Tensor w, Tensor dx) {
   add(std::move(made));
 }
 
-void Graph::conv_weight_gradient(Tensor x, Tensor dy, Tensor dw) {
-  const Descriptor how = unpadded_convolution();
+void Graph::conv_weight_gradient(Tensor x, Tensor dy, Tensor dw, ConvMoves moves) {
+  const Descriptor how = convolution(moves);
   Descriptor made = operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, "",
                               {{CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, x},
                                {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, dy},

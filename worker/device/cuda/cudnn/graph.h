@@ -22,6 +22,11 @@ struct TensorLayout {
   TensorLayout transposed() const;
 };
 
+// Of a convolution's window; padding: zeros on each side.
+struct ConvMoves {
+  std::int64_t stride = 1, padding = 0;
+};
+
 // Each function throws CudnnRefusal if cuDNN refuses a part of the graph.
 class Graph {
  public:
@@ -45,11 +50,10 @@ class Graph {
   void reduce(cudnnReduceTensorOp_t how, Tensor x, Tensor y);
   void reshape(Tensor x, Tensor y);
 
-  // 2-d cross-correlations with stride 1 and without padding, sums in fp32. x [N, C, H, W], w [K, C, R, S],
-  // y [N, K, H-R+1, W-S+1].
-  void conv_forward(Tensor x, Tensor w, Tensor y);
-  void conv_input_gradient(Tensor dy, Tensor w, Tensor dx);
-  void conv_weight_gradient(Tensor x, Tensor dy, Tensor dw);
+  // 2-d cross-correlations, sums in fp32. x [N, C, H, W], w [K, C, R, S], y [N, K, P, Q].
+  void conv_forward(Tensor x, Tensor w, Tensor y, ConvMoves moves = {});
+  void conv_input_gradient(Tensor dy, Tensor w, Tensor dx, ConvMoves moves = {});
+  void conv_weight_gradient(Tensor x, Tensor dy, Tensor dw, ConvMoves moves = {});
 
   // The graph for cuDNN's planning. `handle`: null if the device is only described.
   Descriptor finish(cudnnHandle_t handle) const;
@@ -67,7 +71,7 @@ class Graph {
                      TensorRoles tensors);
   Tensor add_tensor(std::int64_t uid, const TensorLayout& layout, cudnnDataType_t type, bool is_between,
                     bool by_value);
-  Descriptor unpadded_convolution() const;
+  Descriptor convolution(ConvMoves moves);
   void add(Descriptor operation) { operations_.push_back(std::move(operation.finalize())); }
 
   const Cudnn& cudnn_;

@@ -20,7 +20,9 @@ ConvSizes sizes_of(const ConvShape& s) {
           .height = s.height,
           .width = s.width,
           .out_channels = s.out_channels,
-          .kernel = s.kernel};
+          .kernel = s.kernel,
+          .stride = s.stride,
+          .padding = s.padding};
 }
 
 PlanDevice plan_device(int gpu, cudnnHandle_t handle) {

@@ -51,16 +51,19 @@ __global__ void __launch_bounds__(kThreads)
             taps = s.in_channels * s.kernel * s.kernel;
   float sums[kChannels];
 #pragma unroll
-  for (int o = 0; o < kChannels; ++o) sums[o] = o < left ? bias[first + o] : 0.0f;
-  const T* w = weight + static_cast<std::size_t>(first) * taps;
+  for (int o = 0; o < kChannels; ++o) sums[o] = bias != nullptr && o < left ? bias[first + o] : 0.0f;
+  const int top = p.y * s.stride - s.padding, start = p.x * s.stride - s.padding;
+  const int ky_begin = most(0, -top), ky_end = least(s.kernel, s.height - top);
+  const int kx_begin = most(0, -start), kx_end = least(s.kernel, s.width - start);
   for (int c = 0; c < s.in_channels; ++c)
-    for (int ky = 0; ky < s.kernel; ++ky) {
-      const T* const row = in + row_of(p.sample, s.in_channels, c, s.height, s.width, p.y + ky) + p.x;
-      for (int kx = 0; kx < s.kernel; ++kx, ++w) {
-        const float value = to_float(row[kx]);
+    for (int ky = ky_begin; ky < ky_end; ++ky) {
+      const T* const row = in + row_of(p.sample, s.in_channels, c, s.height, s.width, top + ky);
+      const T* const w = weight + static_cast<std::size_t>(first) * taps + (c * s.kernel + ky) * s.kernel;
+      for (int kx = kx_begin; kx < kx_end; ++kx) {
+        const float value = to_float(row[start + kx]);
 #pragma unroll
         for (int o = 0; o < kChannels; ++o)
-          if (o < left) sums[o] += to_float(w[static_cast<std::size_t>(o) * taps]) * value;
+          if (o < left) sums[o] += to_float(w[static_cast<std::size_t>(o) * taps + kx]) * value;
       }
     }
 #pragma unroll
@@ -79,16 +82,19 @@ __global__ void __launch_bounds__(kThreads)
   if (at >= pixels) return;
   const Pixel p = pixel(at, s.height, s.width);
   const int first = blockIdx.y * kChannels, left = s.in_channels - first, square = s.kernel * s.kernel;
-  // Output pixels (y - ky, x - kx) have read this one.
-  const int ky_begin = most(0, p.y - s.out_rows + 1), ky_end = least(s.kernel, p.y + 1);
-  const int kx_begin = most(0, p.x - s.out_columns + 1), kx_end = least(s.kernel, p.x + 1);
+  // Output pixels ((y - ky) / stride, (x - kx) / stride), where these are whole, have read this one.
+  const int y = p.y + s.padding, x = p.x + s.padding;
+  const int ky_begin = most(y % s.stride, y - (s.out_rows - 1) * s.stride), ky_end = least(s.kernel, y + 1);
+  const int kx_begin = most(x % s.stride, x - (s.out_columns - 1) * s.stride),
+            kx_end = least(s.kernel, x + 1);
   float sums[kChannels] = {};
   for (int o = 0; o < s.out_channels; ++o)
-    for (int ky = ky_begin; ky < ky_end; ++ky) {
-      const T* const row =
-          out_gradient + row_of(p.sample, s.out_channels, o, s.out_rows, s.out_columns, p.y - ky) + p.x;
-      for (int kx = kx_begin; kx < kx_end; ++kx) {
-        const float value = to_float(row[-kx]);
+    for (int ky = ky_begin; ky < ky_end; ky += s.stride) {
+      const T* from = out_gradient +
+                      row_of(p.sample, s.out_channels, o, s.out_rows, s.out_columns, (y - ky) / s.stride) +
+                      (x - kx_begin) / s.stride;
+      for (int kx = kx_begin; kx < kx_end; kx += s.stride, --from) {
+        const float value = to_float(*from);
         const T* const w =
             weight + (static_cast<std::size_t>(o) * s.in_channels + first) * square + ky * s.kernel + kx;
 #pragma unroll
@@ -103,6 +109,9 @@ __global__ void __launch_bounds__(kThreads)
     *to = from_float<T>(add ? to_float(*to) + sums[c] : sums[c]);
   }
 }
+
+// The first place, of places `stride` apart, that is `way` or further.
+__device__ inline int first_place(int way, int stride) { return way <= 0 ? 0 : (way + stride - 1) / stride; }
 
 constexpr int kMostParts = 32;      // of the samples, summed apart
 constexpr int kWeightChannels = 4;  // output channels of a thread
@@ -122,13 +131,19 @@ __global__ void __launch_bounds__(kThreads)
   const int begin = blockIdx.z * samples_a_part, end = least(begin + samples_a_part, s.samples);
   const int height = s.out_rows, width = s.out_columns;
   const std::size_t channel = static_cast<std::size_t>(height) * width;
+  // Of the outputs, those whose window has this tap inside the image.
+  const int up = s.padding - ky, back = s.padding - kx;
+  const int y_begin = bias ? 0 : first_place(up, s.stride),
+            y_end = bias ? height : least(height, first_place(s.height + up, s.stride));
+  const int x_begin = bias ? 0 : first_place(back, s.stride),
+            x_end = bias ? width : least(width, first_place(s.width + back, s.stride));
   float sums[kWeightChannels] = {};
   for (int n = begin; n < end; ++n)
-    for (int y = 0; y < height; ++y) {
-      const T* const row = bias ? in : in + row_of(n, s.in_channels, c, s.height, s.width, y + ky) + kx;
+    for (int y = y_begin; y < y_end; ++y) {
+      const T* const row = bias ? in : in + row_of(n, s.in_channels, c, s.height, s.width, y * s.stride - up);
       const T* const d = out_gradient + row_of(n, s.out_channels, first, height, width, y);
-      for (int x = 0; x < width; ++x) {
-        const float value = bias ? 1.0f : to_float(row[x]);
+      for (int x = x_begin; x < x_end; ++x) {
+        const float value = bias ? 1.0f : to_float(row[x * s.stride - back]);
 #pragma unroll
         for (int o = 0; o < kWeightChannels; ++o)
           if (o < left) sums[o] += to_float(d[o * channel + x]) * value;
@@ -151,7 +166,7 @@ __global__ void __launch_bounds__(kThreads)
   wait_for_previous();
   const std::size_t at = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (at >= count) return;
-  const float value = to_float(out[at]) + bias[at / pixels % channels];
+  const float value = to_float(out[at]) + (bias == nullptr ? 0.0f : bias[at / pixels % channels]);
   out[at] = from_float<T>(relu && value < 0 ? 0.0f : value);
 }
 
@@ -171,13 +186,17 @@ __global__ void __launch_bounds__(kWarp)
   if (threadIdx.x == 0) partials[static_cast<std::size_t>(blockIdx.y) * channels + blockIdx.x] = sum;
 }
 
-// The first of a window's largest elements, `at` its corner.
+// The first of the largest elements of the window whose corner is (top, start), in its plane.
 template <typename T>
-__device__ const T* largest_of(const T* at, int kernel, int width) {
-  const T* found = at;
-  for (int y = 0; y < kernel; ++y)
-    for (int x = 0; x < kernel; ++x)
-      if (to_float(at[y * width + x]) > to_float(*found)) found = at + y * width + x;
+__device__ int largest_of(const Pool& s, const T* plane, int top, int start) {
+  const int bottom = least(s.height, top + s.kernel), end = least(s.width, start + s.kernel);
+  top = most(0, top), start = most(0, start);
+  int found = top * s.width + start;
+#pragma unroll 1
+  for (int row = top; row < bottom; ++row)
+#pragma unroll 1
+    for (int at = row * s.width + start; at < row * s.width + end; ++at)
+      if (to_float(plane[at]) > to_float(plane[found])) found = at;
   return found;
 }
 
@@ -187,11 +206,11 @@ __global__ void __launch_bounds__(kThreads) max_pool_kernel(Pool s, std::size_t 
   const std::size_t at = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (at >= count) return;
   const Pixel p = pixel(at, s.out_rows, s.out_columns);  // p.sample counts samples and channels
-  const T* const corner = in + row_of(p.sample, 1, 0, s.height, s.width, p.y * s.kernel) + p.x * s.kernel;
-  out[at] = *largest_of(corner, s.kernel, s.width);
+  const T* const plane = in + row_of(p.sample, 1, 0, s.height, s.width, 0);
+  out[at] = plane[largest_of(s, plane, p.y * s.stride - s.padding, p.x * s.stride - s.padding)];
 }
 
-// A thread computes one element of the input, which belongs to one window or to none.
+// A thread computes one element of the input, which belongs to several windows, to one, or to none.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     max_pool_backward_kernel(Pool s, std::size_t count, const T* in, const T* out_gradient, bool add,
@@ -200,13 +219,19 @@ __global__ void __launch_bounds__(kThreads)
   const std::size_t at = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (at >= count) return;
   const Pixel p = pixel(at, s.height, s.width);
-  const int y = p.y / s.kernel, x = p.x / s.kernel;
+  const T* const plane = in + row_of(p.sample, 1, 0, s.height, s.width, 0);
+  const T* const d = out_gradient + row_of(p.sample, 1, 0, s.out_rows, s.out_columns, 0);
+  const int own = p.y * s.width + p.x;
+  // The last windows that begin at or in front of it, and those before them that reach it.
+  const int last_y = least(s.out_rows - 1, (p.y + s.padding) / s.stride),
+            last_x = least(s.out_columns - 1, (p.x + s.padding) / s.stride);
   float value = 0;
-  if (y < s.out_rows && x < s.out_columns) {
-    const T* const corner = in + row_of(p.sample, 1, 0, s.height, s.width, y * s.kernel) + x * s.kernel;
-    if (largest_of(corner, s.kernel, s.width) == in + at)
-      value = to_float(out_gradient[row_of(p.sample, 1, 0, s.out_rows, s.out_columns, y) + x]);
-  }
+#pragma unroll 1
+  for (int y = first_place(p.y + s.padding - s.kernel + 1, s.stride); y <= last_y; ++y)
+#pragma unroll 1
+    for (int x = first_place(p.x + s.padding - s.kernel + 1, s.stride); x <= last_x; ++x)
+      if (largest_of(s, plane, y * s.stride - s.padding, x * s.stride - s.padding) == own)
+        value += to_float(d[y * s.out_columns + x]);
   in_gradient[at] = from_float<T>(add ? to_float(in_gradient[at]) + value : value);
 }
 
@@ -278,7 +303,7 @@ template <typename T>
 void conv2d_bias(cudaStream_t stream, const ConvShape& shape, const float* bias, bool relu, T* out) {
   const std::size_t pixels = static_cast<std::size_t>(shape.out_height()) * shape.out_width(),
                     count = pixels * shape.samples * shape.out_channels;
-  if (count == 0) return;
+  if (count == 0 || (bias == nullptr && !relu)) return;
   launch(conv2d_bias_kernel<T>, blocks_of(count, kThreads), kThreads, 0, stream, count, pixels,
          shape.out_channels, bias, relu, out);
 }

@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kWarp* kRows)
   }
   sums[threadIdx.y * kWarp + threadIdx.x] = sum;
   __syncthreads();
-  if (threadIdx.y > 0 || column >= width) return;
+  if (threadIdx.y > 0 || column >= width || (column >= first_width && second == nullptr)) return;
   for (int y = 1; y < kRows; ++y) sum += sums[y * kWarp + threadIdx.x];
   float* const to = column < first_width ? first + column : second + (column - first_width);
   *to = add ? *to + sum : sum;

@@ -104,7 +104,9 @@ ConvShape convolution_of(const ImageShape& image) {
           .out_channels = image.out_channels,
           .height = image.height,
           .width = image.width,
-          .kernel = image.kernel};
+          .kernel = image.kernel,
+          .stride = image.stride,
+          .padding = image.padding};
 }
 
 template <typename T>

@@ -37,7 +37,9 @@ inline PoolShape pool_of(const ImageShape& image) {
           .channels = image.in_channels,
           .height = image.height,
           .width = image.width,
-          .kernel = image.kernel};
+          .kernel = image.kernel,
+          .stride = image.stride,
+          .padding = image.padding};
 }
 
 // T: float or __nv_bfloat16. Used by one thread at a time.

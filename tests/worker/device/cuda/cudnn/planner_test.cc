@@ -143,17 +143,33 @@ TEST_CASE("a stored plan that is damaged is made again") {
 TEST_CASE("graphs are the same by what they compute, not by their names alone") {
   const Cudnn* cudnn = test::cudnn_without_gpu();
   if (cudnn == nullptr) return test::skip(why_no_cudnn());
-  const auto identity = [&](std::int64_t channels, bool backward) {
+  const auto identity = [&](std::int64_t channels, bool backward, ConvMoves moves = {}) {
     Graph graph(*cudnn, "same name");
     const auto x = graph.memory(1, TensorLayout::dense({4, channels, 12, 12}), CUDNN_DATA_FLOAT);
     const auto w = graph.memory(2, TensorLayout::dense({8, channels, 5, 5}), CUDNN_DATA_FLOAT);
     const auto y = graph.memory(3, TensorLayout::dense({4, 8, 8, 8}), CUDNN_DATA_FLOAT);
-    backward ? graph.conv_weight_gradient(x, y, w) : graph.conv_forward(x, w, y);
+    backward ? graph.conv_weight_gradient(x, y, w, moves) : graph.conv_forward(x, w, y, moves);
     return graph.identity();
   };
   CHECK(identity(3, false) == identity(3, false));
   CHECK(identity(3, false) != identity(4, false));
   CHECK(identity(3, false) != identity(3, true));
+  // Also at the same sizes of all tensors: 12 -> 8 by windows of 5.
+  CHECK(identity(3, false) == identity(3, false, {.stride = 1, .padding = 0}));
+  CHECK(identity(3, false) != identity(3, false, {.stride = 2, .padding = 4}));
+}
+
+TEST_CASE("a convolution has a plan for each stride and padding, and its results have their sizes") {
+  const Cudnn* cudnn = test::cudnn_without_gpu();
+  if (cudnn == nullptr) return test::skip(why_no_cudnn());
+  CudnnPlanner planner(*cudnn, test::h100(), "");
+  ConvSizes sizes = kConvolution;
+  sizes.kernel = 3, sizes.stride = 2, sizes.padding = 1;
+  CHECK(sizes.out_height() == 6);
+  for (const ConvType type : {ConvType::kFp32, ConvType::kBf16}) {
+    const Result<ConvGraphs> made = ConvGraphs::plan(planner, sizes, type);
+    CHECK_MESSAGE(made.ok(), made.status().message());
+  }
 }
 
 TEST_CASE("what cuDNN cannot do is said with its reason, and nothing ends") {

@@ -19,22 +19,23 @@ std::size_t weights(const ConvShape& s) {
   return static_cast<std::size_t>(s.out_channels) * s.in_channels * s.kernel * s.kernel;
 }
 
-// Calls visit(output, weight, input) with their indices for every matmul.
+// Calls visit(output, weight, input) with their indices for every product.
 template <typename Visit>
 void each_product(const ConvShape& s, const Visit& visit) {
-  for (int n = 0; n < s.samples; ++n)
-    for (int o = 0; o < s.out_channels; ++o)
-      for (int y = 0; y < s.out_height(); ++y)
-        for (int x = 0; x < s.out_width(); ++x)
-          for (int c = 0; c < s.in_channels; ++c)
-            for (int ky = 0; ky < s.kernel; ++ky)
-              for (int kx = 0; kx < s.kernel; ++kx)
-                visit(((static_cast<std::size_t>(n) * s.out_channels + o) * s.out_height() + y) *
-                              s.out_width() +
-                          x,
-                      ((static_cast<std::size_t>(o) * s.in_channels + c) * s.kernel + ky) * s.kernel + kx,
-                      ((static_cast<std::size_t>(n) * s.in_channels + c) * s.height + y + ky) * s.width + x +
-                          kx);
+  for (std::size_t output = 0; output < outputs(s); ++output) {
+    const int x = static_cast<int>(output % s.out_width()),
+              y = static_cast<int>(output / s.out_width() % s.out_height());
+    const std::size_t plane = output / s.out_width() / s.out_height();
+    const std::size_t n = plane / s.out_channels, o = plane % s.out_channels;
+    for (int c = 0; c < s.in_channels; ++c)
+      for (int tap = 0; tap < s.kernel * s.kernel; ++tap) {
+        const int row = y * s.stride - s.padding + tap / s.kernel,
+                  column = x * s.stride - s.padding + tap % s.kernel;
+        if (row < 0 || row >= s.height || column < 0 || column >= s.width) continue;
+        visit(output, (o * s.in_channels + c) * s.kernel * s.kernel + tap,
+              ((n * s.in_channels + c) * s.height + row) * s.width + column);
+      }
+  }
 }
 
 template <typename T>
@@ -51,7 +52,10 @@ TEST_CASE_TEMPLATE("convolutions and their gradients", T, DTRUN_ACTIVATIONS) {
                              {3, 2, 3, 7, 5, 3},
                              {40, 1, 10, 9, 9, 5},
                              {2, 9, 17, 6, 8, 3},
-                             {2, 16, 5, 5, 5, 5}})
+                             {2, 16, 5, 5, 5, 5},
+                             {3, 2, 9, 7, 6, 3, 2, 1},
+                             {2, 3, 5, 9, 10, 1, 2, 0},
+                             {2, 1, 3, 3, 4, 5, 3, 4}})
     for (const bool flag : {false, true}) {  // ReLU, and adding
       CAPTURE(s.in_channels);
       CAPTURE(s.out_channels);
@@ -162,7 +166,13 @@ TEST_CASE_TEMPLATE("an average is that of its plane, and its gradient goes to al
 
 TEST_CASE_TEMPLATE("pooling takes a window's first largest element, and its gradient goes there", T,
                    DTRUN_ACTIVATIONS) {
-  for (const PoolShape& s : {PoolShape{1, 1, 1, 1, 1}, {2, 3, 7, 5, 2}, {1, 2, 9, 10, 3}, {1, 1, 4, 4, 4}})
+  for (const PoolShape& s : {PoolShape{1, 1, 1, 1, 1},
+                             {2, 3, 7, 5, 2},
+                             {1, 2, 9, 10, 3},
+                             {1, 1, 4, 4, 4},
+                             {2, 2, 8, 11, 3, 2, 1},
+                             {1, 3, 7, 7, 2, 1, 1},
+                             {1, 1, 9, 8, 2, 3, 0}})
     for (const bool add : {false, true}) {
       CAPTURE(s.height);
       CAPTURE(add);
@@ -175,13 +185,14 @@ TEST_CASE_TEMPLATE("pooling takes a window's first largest element, and its grad
       for (std::size_t i = 0; i < pooled; ++i) {
         const std::size_t x = i % s.out_width(), y = i / s.out_width() % s.out_height();
         const std::size_t plane = i / s.out_width() / s.out_height();
-        const auto at = [&](int ky, int kx) {
-          return (plane * s.height + y * s.kernel + ky) * s.width + x * s.kernel + kx;
-        };
-        std::size_t best = at(0, 0);
-        for (int ky = 0; ky < s.kernel; ++ky)
-          for (int kx = 0; kx < s.kernel; ++kx)
-            if (value_of(in[at(ky, kx)]) > value_of(in[best])) best = at(ky, kx);
+        std::size_t best = count;
+        for (int tap = 0; tap < s.kernel * s.kernel; ++tap) {
+          const int row = static_cast<int>(y) * s.stride - s.padding + tap / s.kernel,
+                    column = static_cast<int>(x) * s.stride - s.padding + tap % s.kernel;
+          if (row < 0 || row >= s.height || column < 0 || column >= s.width) continue;
+          const std::size_t at = (plane * s.height + row) * s.width + column;
+          if (best == count || value_of(in[at]) > value_of(in[best])) best = at;
+        }
         out[i] = value_of(in[best]);
         d_in[best] += value_of(d[i]);
       }
