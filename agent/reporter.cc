@@ -27,7 +27,9 @@ std::string Reporter::tell_programs(const EndedJob& ended) {
   std::string first;
   for (const std::filesystem::path& file : files()) {
     std::error_code ignored;
-    if (!std::filesystem::exists(file.parent_path(), ignored)) continue;  // the job did not begin here
+    const std::filesystem::path folder = file.parent_path();
+    const bool is_others = folder == folder_in_use(spec_) && !log_.begun();
+    if (is_others || !std::filesystem::exists(folder, ignored)) continue;  // the job did not begin here
     const Status status = write_report(file, report_json(ended, host_));
     if (!status.ok()) console_.error(status.message());
     if (status.ok() && first.empty()) first = file.string();

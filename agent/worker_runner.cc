@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "agent/core/gpu_use.h"
+#include "agent/core/supervisor/outcome.h"
 #include "agent/health/last_operations.h"
 #include "agent/system/own_environment.h"
 #include "agent/text/report.h"
@@ -175,7 +176,7 @@ void WorkerRunner::act(const action::WarmUp& a) {
 }
 
 void WorkerRunner::spawn(const std::vector<action::Spawn>& workers) {
-  if (!std::exchange(started_, true)) events_.begins();
+  if (folder_in_use(spec_).empty()) begin_history();
   const Assignment& assignment = agent_.state.generation.assignment;
   for (const action::Spawn& one : workers)
     start(one.serial, planner_.plan(agent_.console, assignment, one.serial, one.local_rank, one.rank));
@@ -280,7 +281,13 @@ std::string WorkerRunner::unit_file(int first) const {
 }
 
 // One worker speaks for those of its node, but where each counts.
+// The writer of a folder that was in use may be of another run, which keeps a worker of ours from training.
+void WorkerRunner::begin_history() {
+  if (!std::exchange(begun_, true)) events_.begins();
+}
+
 void WorkerRunner::progressed(WorkerProcess& worker, const Progress& progress) {
+  if (progress.phase == Progress::Phase::kTraining) begin_history();
   worker.set_report({.step = progress.step, .times = progress.step_times});
   if (worker.leads())
     events_.happened(event::Progressed{.progress = progress, .generation = worker.generation()});
@@ -335,7 +342,8 @@ void WorkerRunner::ended(int serial, WorkerOutcome outcome, bool never_ran) {
   gpu_guard_.ended(outcome.pid);
   WorkerProcess& worker = *children_.find(serial);
   if (const auto last = worker.look_at_heartbeat_file()) progressed(worker, from_wire(*last));
-  if (!outcome.ok()) write_last_operations(worker.log_dir(), worker.operations());
+  if (!outcome.ok() && !ended_as_told(outcome, agent_.state))
+    write_last_operations(worker.log_dir(), worker.operations());
   trace_session_.part_with(worker);
   agent_.log.write("worker_ended", {{"generation", worker.generation()},
                                     {"rank", outcome.rank},

@@ -44,7 +44,9 @@ class WorkerRunner {
   };
   struct Events {
     std::function<void(Event)> happened;
-    std::function<void()> begins;  // the job's first process is about to start
+    // The job's first process is about to start; or, where another process wrote the output directory, a
+    // worker trains.
+    std::function<void()> begins;
     // A request to the store, of a worker or of this agent, with keys under `prefix`; reply() has the answer.
     std::function<void(int serial, const std::string& prefix, const control::KvRequest& request)> kv;
   };
@@ -97,6 +99,7 @@ class WorkerRunner {
   void said(WorkerProcess& worker, int serial, const control::FromWorker& message);
   void greet(WorkerProcess& worker, int serial, const control::Hello& hello);
   std::string unit_file(int first) const;
+  void begin_history();
   void progressed(WorkerProcess& worker, const Progress& progress);
   void look_at_heartbeat_files();
   bool let_end(const WorkerProcess& worker, bool well);
@@ -114,8 +117,8 @@ class WorkerRunner {
   WorkerPlanner planner_;
   Children children_;
   bool congested_ = false;
-  bool started_ = false;  // a worker, ever
-  bool killed_ = false;   // we sent SIGKILL to this generation's workers
+  bool begun_ = false;
+  bool killed_ = false;  // we sent SIGKILL to this generation's workers
   WorkerUsages usages_;
   OomWatch oom_ = OomWatch::of_this_process();
   std::optional<Loop::TimerId> heartbeat_timer_;

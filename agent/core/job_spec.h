@@ -100,6 +100,8 @@ struct BuiltinTrainer {
   std::filesystem::path worker_binary;
   std::string config_json;  // resolved, canonical: equal on all agents of the run
   std::string output_dir;
+  // A process writes there already: of this run on another node, or of another run.
+  bool output_dir_in_use = false;
   int lanes = 1;                   // per worker
   bool in_memory_recovery = true;  // workers outlive generations and keep their trained state
   bool cuda = false;               // its workers compute on JobSpec::gpus; else on the CPU

@@ -10,14 +10,14 @@
 
 namespace dtrun::agent {
 
-EventLog::EventLog(const std::vector<std::filesystem::path>& folders, std::string host,
-                   std::function<void(const std::string& why)> failed)
+EventLog::EventLog(const std::vector<std::filesystem::path>& folders, const std::filesystem::path& held_back,
+                   std::string host, std::function<void(const std::string& why)> failed)
     : host_(std::move(host)), failed_(std::move(failed)) {
   for (const std::filesystem::path& folder : folders) {
     File& file = files_.emplace_back();
     file.path = folder / "events.jsonl";
     std::error_code ignored;
-    file.waits = !std::filesystem::exists(folder, ignored);
+    file.waits = folder == held_back || !std::filesystem::exists(folder, ignored);
     if (!file.waits) open(file);
   }
 }
@@ -28,6 +28,7 @@ void EventLog::open(File& file) {
 }
 
 void EventLog::begin() {
+  begun_ = true;
   for (File& file : files_) {
     if (!std::exchange(file.waits, false)) continue;
     std::error_code ignored;  // open() finds out

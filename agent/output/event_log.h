@@ -20,10 +20,11 @@ class EventLog {
   using Value = std::variant<std::int64_t, double, std::string>;
   using Fields = std::initializer_list<std::pair<const char*, Value>>;
 
-  // None of `folders`: writes nothing. One that does not exist gets its file at begin(). `host` is put into
-  // each line. `failed` is called for the first event that cannot be written, once for each file.
-  EventLog(const std::vector<std::filesystem::path>& folders, std::string host,
-           std::function<void(const std::string& why)> failed);
+  // None of `folders`: writes nothing. One that does not exist gets its file at begin(), and so does
+  // `held_back`, one of them or empty. `host` is put into each line. `failed` is called for the first event
+  // that cannot be written, once for each file.
+  EventLog(const std::vector<std::filesystem::path>& folders, const std::filesystem::path& held_back,
+           std::string host, std::function<void(const std::string& why)> failed);
 
   // Gets each event's name and line, too, with a file or without.
   void set_listener(std::function<void(std::string_view event, const std::string& line)> listener) {
@@ -35,6 +36,7 @@ class EventLog {
   // The job begins here: makes the folders that do not exist, with all events so far. A job that is refused
   // before that leaves nothing there.
   void begin();
+  bool begun() const { return begun_; }
 
  private:
   struct File {
@@ -51,6 +53,7 @@ class EventLog {
   void fail(File& file, int error);
 
   std::vector<File> files_;
+  bool begun_ = false;
   std::string host_;
   std::function<void(const std::string& why)> failed_;
   std::function<void(std::string_view event, const std::string& line)> listener_;

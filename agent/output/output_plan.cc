@@ -15,6 +15,11 @@ std::vector<std::filesystem::path> history_folders(const JobSpec& spec) {
   return folders;
 }
 
+std::filesystem::path folder_in_use(const JobSpec& spec) {
+  const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program);
+  return trainer != nullptr && trainer->output_dir_in_use ? trainer->output_dir : "";
+}
+
 LinePrefix OutputPlanner::prefix(const std::string& rank, int local_rank) const {
   return fill_prefix(spec_.output.prefix, {spec_.role, rank, local_rank, host_});
 }

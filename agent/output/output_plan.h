@@ -20,6 +20,9 @@ std::filesystem::path run_dir(const JobSpec& spec);
 // directory of the built-in trainer, where a run is looked for long after it has ended.
 std::vector<std::filesystem::path> history_folders(const JobSpec& spec);
 
+// The one of them that a process writes already: it is this job's once a worker trains. Empty: none.
+std::filesystem::path folder_in_use(const JobSpec& spec);
+
 class OutputPlanner {
  public:
   OutputPlanner(const JobSpec& spec, std::string host) : spec_(spec), host_(std::move(host)) {}

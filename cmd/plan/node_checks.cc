@@ -130,6 +130,12 @@ void find_processor(JobSpec* spec) {
   if (trainer != nullptr && spec->nodes.max > 1) trainer->processor = processor_of(*spec);
 }
 
+void find_writer(JobSpec* spec) {
+  auto* const trainer = std::get_if<BuiltinTrainer>(&spec->program);
+  if (trainer == nullptr || trainer->output_dir.empty() || spec->nodes.max <= 1) return;
+  trainer->output_dir_in_use = worker::current_writer(trainer->output_dir).has_value();
+}
+
 Status check_files(const JobSpec& spec, const std::vector<std::string>& program) {
   if (!spec.log_dir.empty())
     if (Status status = check_writable(spec.log_dir); !status.ok()) return status.within("--log_dir");

@@ -15,6 +15,10 @@ std::string processor_of(const JobSpec& spec);
 // Fills in the processor, if several nodes must compute alike. Before the node joins the others.
 void find_processor(JobSpec* spec);
 
+// Whether another process writes the output directory, if several nodes may. Before the node joins the
+// others.
+void find_writer(JobSpec* spec);
+
 // The worker's program is there, the data fits the model, and there is enough memory. On a single node also:
 // the output directory can be written, no other process writes it (waits a while for its end), and the run
 // may go on from its contents.

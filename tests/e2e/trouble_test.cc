@@ -184,6 +184,17 @@ TEST_CASE(
   CHECK_MESSAGE(contains(second.err, (directory / "out").string() + " is in use"), second.err);
   CHECK_MESSAGE(contains(second.err, std::to_string(worker)), second.err);
   CHECK_MESSAGE(!contains(second.err, "the job failed"), second.err);  // no worker was started for that
+  // One that several nodes may join finds out by its worker, and leaves no word in the first one's history.
+  const std::string events = read_if_there(directory / "out/events.jsonl");
+  const Ended third =
+      run(training({"--nnodes", "1:2", "--rdzv_endpoint", "127.0.0.1:" + std::to_string(free_port()),
+                    "--rdzv_conf", "last_call_timeout=1"},
+                   directory / "out", job));
+  CHECK_MESSAGE(third.exit_code == 73, third.err);
+  CHECK_MESSAGE(contains(third.err, "is in use"), third.err);
+  CHECK(!events.empty());
+  CHECK(read_if_there(directory / "out/events.jsonl") == events);
+  CHECK_FALSE(std::filesystem::exists(directory / "out/report.json"));
   CHECK(read_if_there(directory / "out/metrics.jsonl") == metrics);
   kill(worker, SIGCONT);
   first.signal(SIGCONT);

@@ -97,13 +97,20 @@ TEST_SUITE("namespaces") {
     CHECK(model(run.file(0, "out")) == quiet_model(kSteps));
   }
 
-  TEST_CASE("a run without trouble tells nothing, however often ranks wait") {
+  TEST_CASE(
+      "a run without trouble tells nothing, however often ranks wait, nor leaves operations when told to "
+      "end") {
     if (!why_no_hosts().empty()) return skip(why_no_hosts());
-    TwoNodes run(40);
+    TwoNodes run(1'000'000);
+    REQUIRE_MESSAGE(eventually([&] { return run.lines() >= 40; }), run.job(0).err());
+    for (int node : {0, 1}) run.job(node).signal(SIGINT);
     for (int node : {0, 1}) {
       const Ended ended = run.job(node).end();
       CAPTURE(ended.err);
-      CHECK(ended.exit_code == 0);
+      CHECK(ended.exit_code == 130);
+      const std::string folder = "logs/waits/attempt_1/" + std::to_string(2 * node);
+      CHECK(std::filesystem::exists(run.file(node, folder)));
+      CHECK_FALSE(std::filesystem::exists(run.file(node, folder + "/last_operations.jsonl")));
       CHECK_FALSE(contains(ended.err, "wait for it"));
       CHECK_FALSE(contains(ended.err, "get on again"));
     }

@@ -49,6 +49,10 @@ bool ended_well(const WorkerOutcome& outcome, const Settings& settings) {
                           : outcome.collateral && outcome.signal != SIGKILL;
 }
 
+bool ended_as_told(const WorkerOutcome& outcome, const State& state) {
+  return state.ending.told_signal != 0 && outcome.signal != SIGKILL && is_collateral(outcome, state);
+}
+
 WorkerOutcome complete(WorkerOutcome outcome, const State& state, bool never_ran) {
   const Assignment& assignment = state.generation.assignment;
   const Worker& worker = state.workers.all[static_cast<std::size_t>(outcome.local_rank)];

@@ -15,6 +15,9 @@ bool is_retryable(const WorkerOutcome& outcome, const Settings& settings);
 // It ended because it was told to, or by itself with 0. REQUIRES: complete() made the outcome
 bool ended_well(const WorkerOutcome& outcome, const Settings& settings);
 
+// A signal told the job to end, and so did the worker before it was killed for it.
+bool ended_as_told(const WorkerOutcome& outcome, const State& state);
+
 // The outcome as other nodes and people get it: with rank, group rank, host, collateral and retryable.
 // `never_ran`: the program could not be executed. REQUIRES: outcome.local_rank
 WorkerOutcome complete(WorkerOutcome outcome, const State& state, bool never_ran);
