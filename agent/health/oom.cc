@@ -6,7 +6,8 @@
 
 #include <cerrno>
 
-#include "agent/health/control_group.h"
+#include "agent/system/text_in.h"
+#include "proto/core/control_group.h"
 #include "proto/core/number.h"
 
 namespace dtrun::agent {
@@ -37,9 +38,9 @@ std::optional<pid_t> oom_victim(std::string_view line) {
 
 fs::path oom_counter(const std::string& cgroup, const std::string& mountinfo) {
   fs::path machine = "/proc/vmstat";
-  const auto group = control_group("memory", cgroup, mountinfo);
-  if (!group) return machine;
-  return group->folder / (group->unified ? "memory.events" : "memory.oom_control");
+  const auto groups = control_groups("memory", cgroup, mountinfo);
+  if (groups.empty()) return machine;
+  return groups[0].folder / (groups[0].unified ? "memory.events" : "memory.oom_control");
 }
 
 OomWatch::OomWatch(fs::path counter, const fs::path& kernel_log) : counter_(std::move(counter)) {

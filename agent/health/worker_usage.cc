@@ -11,9 +11,10 @@
 #include <string_view>
 #include <utility>
 
-#include "agent/health/control_group.h"
 #include "agent/system/descriptor.h"
 #include "proto/core/number.h"
+#include "agent/system/text_in.h"
+#include "proto/core/control_group.h"
 
 namespace dtrun::agent {
 namespace {
@@ -129,15 +130,12 @@ WorkerUsage WorkerUsages::account_of(pid_t leader, Seen& seen) const {
 
 // Each group above has a quota of its own. A worker that is moved begins anew with the other group's.
 void WorkerUsages::look_at_group(pid_t leader, Seen& seen) const {
-  const auto group = control_group("cpu", text_in(folder_of(leader) / "cgroup"), mountinfo_);
-  if (!group) return;
+  const auto groups = control_groups("cpu", text_in(folder_of(leader) / "cgroup"), mountinfo_);
+  if (groups.empty()) return;
   double throttled = 0;
-  for (fs::path folder = group->folder;; folder = folder.parent_path()) {
-    throttled += throttled_seconds(head_of(folder / "cpu.stat"));
-    if (folder == group->top || !folder.has_relative_path()) break;
-  }
-  if (group->folder == seen.group) seen.throttled += std::max(0.0, throttled - seen.group_throttled);
-  seen.group = group->folder;
+  for (const ControlGroup& group : groups) throttled += throttled_seconds(head_of(group.folder / "cpu.stat"));
+  if (groups[0].folder == seen.group) seen.throttled += std::max(0.0, throttled - seen.group_throttled);
+  seen.group = groups[0].folder;
   seen.group_throttled = throttled;
 }
 

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
-#include <sstream>
 #include <string_view>
 #include <thread>
 
@@ -18,6 +17,7 @@
 #include "agent/system/descriptor.h"
 #include "agent/system/pidfd.h"
 #include "proto/core/contract.h"
+#include "proto/core/process_stat.h"
 
 namespace dtrun::agent {
 namespace {
@@ -45,21 +45,18 @@ bool carries(std::string_view environment, std::string_view tag) {
 
 std::string folder_of(pid_t pid) { return "/proc/" + std::to_string(pid); }
 
-// "STATE PARENT GROUP …" of "PID (NAME) STATE …", where NAME may be anything; empty if there is no such
-// process.
-std::string after_name(const std::string& folder) {
-  const auto stat = read_all(folder + "/stat");
-  const std::size_t name_end = stat ? stat->rfind(") ") : std::string::npos;
-  return name_end == std::string::npos ? "" : stat->substr(name_end + 2);
+std::optional<ProcessStat> stat_of(const std::string& folder) {
+  return parse_stat(read_all(folder + "/stat").value_or(""));
 }
 
-bool is_zombie(const std::string& folder) { return after_name(folder).starts_with("Z"); }
+bool is_zombie(const std::string& folder) {
+  const auto stat = stat_of(folder);
+  return stat && stat->state == 'Z';
+}
 
 bool is_in_group(const std::string& folder, pid_t group) {
-  char state = 'Z';
-  pid_t parent = 0, its = 0;
-  std::istringstream(after_name(folder)) >> state >> parent >> its;
-  return group > 0 && its == group && state != 'Z';
+  const auto stat = stat_of(folder);
+  return group > 0 && stat && stat->group == group && stat->state != 'Z';
 }
 
 // The words of its command line; of a process that has removed them its name.

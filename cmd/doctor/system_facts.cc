@@ -18,6 +18,7 @@
 #include "cmd/machine/control_groups.h"
 #include "cmd/machine/machine.h"
 #include "cmd/plan/memory_check.h"
+#include "proto/core/process_stat.h"
 
 namespace dtrun::doctor {
 namespace {
@@ -61,22 +62,13 @@ std::vector<int> numbered_entries(const char* folder) {
   return numbers;
 }
 
-// The fields of /proc/PID/stat from the third on; the second, the name, may have spaces.
-std::vector<std::string> stat_fields(int pid) {
-  const std::string text = text_of("/proc/" + std::to_string(pid) + "/stat");
-  const std::size_t behind = text.rfind(')');
-  std::istringstream words(behind == std::string::npos ? "" : text.substr(behind + 1));
-  return {std::istream_iterator<std::string>(words), {}};
-}
-
 std::int64_t tasks_of_user() {
-  constexpr std::size_t kThreads = 17;
   std::int64_t tasks = 0;
   struct stat owner {};
   for (const int pid : numbered_entries("/proc")) {
     if (stat(("/proc/" + std::to_string(pid)).c_str(), &owner) != 0 || owner.st_uid != getuid()) continue;
-    const std::vector<std::string> fields = stat_fields(pid);
-    tasks += fields.size() > kThreads ? std::atoll(fields[kThreads].c_str()) : 1;
+    const auto process = parse_stat(text_of("/proc/" + std::to_string(pid) + "/stat"));
+    tasks += process ? process->threads : 1;
   }
   return tasks;
 }
@@ -91,7 +83,7 @@ std::int64_t processes_left() {
   if (const std::int64_t limit = limit_of(RLIMIT_NPROC); geteuid() != 0 && limit >= 0)
     take(limit, tasks_of_user());
   for (const cmd::ControlGroup& group : cmd::control_groups("/", "pids"))
-    take(number_in(group.directory / "pids.max", -1), number_in(group.directory / "pids.current", 0));
+    take(number_in(group.folder / "pids.max", -1), number_in(group.folder / "pids.current", 0));
   return least;
 }
 
@@ -145,11 +137,9 @@ CpuSample::Times times_now() {
       times.own += static_cast<double>(part.tv_sec) + static_cast<double>(part.tv_usec) / 1e6;
   }
   for (const int pid : numbered_entries("/proc")) {
-    constexpr std::size_t kUser = 11, kSystem = 12;
-    const std::vector<std::string> fields = stat_fields(pid);
-    if (pid == getpid() || fields.size() <= kSystem) continue;
-    times.processes.emplace_back(
-        pid, (std::atof(fields[kUser].c_str()) + std::atof(fields[kSystem].c_str())) * tick);
+    const auto process = parse_stat(text_of("/proc/" + std::to_string(pid) + "/stat"));
+    if (pid != getpid() && process)
+      times.processes.emplace_back(pid, static_cast<double>(process->own_ticks) * tick);
   }
   return times;
 }

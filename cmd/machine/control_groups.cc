@@ -1,22 +1,29 @@
 #include "cmd/machine/control_groups.h"
 
 #include <fstream>
+#include <sstream>
 
 namespace dtrun::cmd {
 namespace {
 
 namespace fs = std::filesystem;
 
+std::string text_of(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
 // A group without a file of either version limits nothing.
 std::optional<CpuQuota> quota_of(const ControlGroup& group) {
   // "max" is no number.
   double quota = 0, period = 0;
   if (group.unified) {
-    std::ifstream file(group.directory / "cpu.max");
+    std::ifstream file(group.folder / "cpu.max");
     if (!(file >> quota >> period)) return std::nullopt;
   } else {
-    std::ifstream quota_file(group.directory / "cpu.cfs_quota_us"),
-        period_file(group.directory / "cpu.cfs_period_us");
+    std::ifstream quota_file(group.folder / "cpu.cfs_quota_us"),
+        period_file(group.folder / "cpu.cfs_period_us");
     if (!(quota_file >> quota) || !(period_file >> period)) return std::nullopt;
   }
   if (quota <= 0 || period <= 0) return std::nullopt;
@@ -28,27 +35,10 @@ std::optional<CpuQuota> quota_of(const ControlGroup& group) {
 }  // namespace
 
 std::vector<ControlGroup> control_groups(const fs::path& root, const std::string& controller) {
-  std::vector<ControlGroup> found;
-  const auto add = [&](const fs::path& mount, fs::path group, bool unified) {
-    for (;; group = group.parent_path()) {
-      found.push_back({mount / group.relative_path(), group.string(), unified});
-      if (!group.has_relative_path()) return;
-    }
-  };
-  std::ifstream file(root / "proc/self/cgroup");
-  // "4:cpu,cpuacct:/a/b" for version 1, "0::/a/b" for version 2.
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1),
-                      group = line.substr(second + 1);
-    const bool named = ("," + controllers + ",").find("," + controller + ",") != std::string::npos;
-    if (controllers.empty()) add(root / "sys/fs/cgroup", group, true);
-    // Most systems mount each controller under its own name too, where several are one hierarchy.
-    if (named) add(root / "sys/fs/cgroup" / controller, group, false);
-    if (named && controllers != controller) add(root / "sys/fs/cgroup" / controllers, group, false);
-  }
-  return found;
+  std::vector<ControlGroup> groups = dtrun::control_groups(controller, text_of(root / "proc/self/cgroup"),
+                                                           text_of(root / "proc/self/mountinfo"));
+  for (ControlGroup& group : groups) group.folder = root / group.folder.relative_path();
+  return groups;
 }
 
 std::optional<CpuQuota> read_cpu_quota(const fs::path& root) {

@@ -7,16 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "proto/core/control_group.h"
+
 namespace dtrun::cmd {
 
-struct ControlGroup {
-  std::filesystem::path directory;  // with the files of the controller
-  std::string name;                 // "/kubepods/pod1"
-  bool unified = false;             // version 2
-};
-
-// This process's group of a controller ("memory", "cpu") and all groups around it, in both versions. `root`
-// stands for "/".
+// This process's group of a controller ("memory", "cpu") and all groups around it. `root` stands for "/".
 std::vector<ControlGroup> control_groups(const std::filesystem::path& root, const std::string& controller);
 
 struct CpuQuota {

@@ -88,11 +88,10 @@ std::optional<std::uint64_t> read_number(const fs::path& path) {
 std::optional<worker::Available> memory_left(const ControlGroup& group) {
   const char* const limit_file = group.unified ? "memory.max" : "memory.limit_in_bytes";
   const char* const usage_file = group.unified ? "memory.current" : "memory.usage_in_bytes";
-  const auto limit = read_number(group.directory / limit_file),
-             usage = read_number(group.directory / usage_file);
+  const auto limit = read_number(group.folder / limit_file), usage = read_number(group.folder / usage_file);
   if (!limit || !usage) return std::nullopt;
   const char* const reclaimable_key = group.unified ? "inactive_file" : "total_inactive_file";
-  const std::uint64_t reclaimable = read_value(group.directory / "memory.stat", reclaimable_key).value_or(0);
+  const std::uint64_t reclaimable = read_value(group.folder / "memory.stat", reclaimable_key).value_or(0);
   const std::uint64_t used = *usage - std::min(*usage, reclaimable);
   return worker::Available{.bytes = *limit - std::min(*limit, used),
                            .by = std::string(limit_file) + " of its control group " + group.name};

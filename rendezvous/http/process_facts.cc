@@ -5,9 +5,10 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <optional>
 #include <sstream>
-#include <vector>
+
+#include "proto/core/process_stat.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -30,19 +31,13 @@ double boot_time(const std::string& system_stat) {
 ProcessFacts process_facts_in(const std::string& stat, const std::string& system_stat,
                               double ticks_per_second, double page_bytes) {
   ProcessFacts facts;
-  const std::size_t name_end = stat.rfind(')');  // a name may have anything in it
-  if (name_end == stat.npos) return facts;
-  std::istringstream rest(stat.substr(name_end + 1));
-  const std::vector<std::string> fields{std::istream_iterator<std::string>(rest), {}};
-  // Numbers of the fields as in proc(5), where the state behind the name is field 3.
-  const auto field = [&](std::size_t number) {
-    return number - 3 < fields.size() ? std::strtod(fields[number - 3].c_str(), nullptr) : 0.0;
-  };
-  facts.cpu_seconds = (field(14) + field(15)) / ticks_per_second;
-  facts.threads = field(20);
-  facts.start_time = boot_time(system_stat) + field(22) / ticks_per_second;
-  facts.virtual_bytes = field(23);
-  facts.resident_bytes = field(24) * page_bytes;
+  const std::optional<ProcessStat> process = parse_stat(stat);
+  if (!process) return facts;
+  facts.cpu_seconds = static_cast<double>(process->own_ticks) / ticks_per_second;
+  facts.threads = static_cast<double>(process->threads);
+  facts.start_time = boot_time(system_stat) + static_cast<double>(process->start_ticks) / ticks_per_second;
+  facts.virtual_bytes = static_cast<double>(process->virtual_bytes);
+  facts.resident_bytes = static_cast<double>(process->resident_pages) * page_bytes;
   return facts;
 }
 

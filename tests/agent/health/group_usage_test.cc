@@ -9,28 +9,6 @@
 using namespace dtrun::agent;
 using namespace dtrun::agent::test;
 
-TEST_CASE("a process is read from its stat line, whatever its name holds") {
-  const auto stat = parse_stat(
-      "4711 (a) b (c) S 1 4700 28103 0 -1 4194304 101 0 7 2 30 12 5 3 20 0 6 0 1355134 3133440 408 1 2 3");
-  REQUIRE(stat.has_value());
-  CHECK(stat->pid == 4711);
-  CHECK(stat->parent == 1);
-  CHECK(stat->group == 4700);
-  CHECK(stat->name == "a) b (c");
-  CHECK(stat->state == 'S');
-  CHECK(stat->major_faults == 7 + 2);
-  CHECK(stat->cpu_ticks == 30 + 12 + 5 + 3);
-  CHECK(stat->threads == 6);
-  CHECK(stat->resident_pages == 408);
-}
-
-TEST_CASE("what is no stat line gives nothing") {
-  for (const char* text : {"", "4711", "4711 (a", "4711 )a(", "4711 (a) S 1 4700", "4711 (a) S x"}) {
-    CAPTURE(text);
-    CHECK_FALSE(parse_stat(text).has_value());
-  }
-}
-
 TEST_CASE("children count to the group of their ancestor, also when they have left it") {
   // timeout(1) makes a process group of its own.
   Process shell({"/bin/sh", "-c", "timeout 100 sh -c 'while :; do :; done' & echo ready; wait"});

@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <signal.h>
 
-#include "agent/health/control_group.h"
 #include "tests/agent/agent_process.h"
 
 using namespace dtrun::agent;
@@ -38,23 +37,6 @@ TEST_CASE(
   CHECK(throttled_seconds("usage_usec 9\nnr_throttled 3\nthrottled_usec 2500000\n") == 2.5);
   CHECK(throttled_seconds("nr_periods 5\nnr_throttled 3\nthrottled_time 2500000000\n") == 2.5);
   CHECK(throttled_seconds("unthrottled_usec 7\n") == 0);
-}
-
-TEST_CASE("a process is in the group that the controller has it in, as far as it can be seen from here") {
-  const std::string mounts =
-      "31 23 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
-      "32 23 0:29 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
-  const auto group = control_group("cpu", "5:memory:/m\n4:cpu,cpuacct:/a/b\n", mounts);
-  REQUIRE(group.has_value());
-  CHECK(*group == ControlGroup{"/sys/fs/cgroup/cpu,cpuacct/a/b", "/sys/fs/cgroup/cpu,cpuacct", false});
-  const auto unified =
-      control_group("cpu", "0::/pod/c\n", "31 23 0:28 /pod /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
-  REQUIRE(unified.has_value());
-  CHECK(*unified == ControlGroup{"/sys/fs/cgroup/c", "/sys/fs/cgroup", true});
-  CHECK_FALSE(control_group("cpu", "5:memory:/m\n", mounts).has_value());
-  const auto top = control_group("cpu", "4:cpu,cpuacct:/\n", mounts);
-  REQUIRE(top.has_value());
-  CHECK(top->folder == top->top);
 }
 
 TEST_CASE("a worker's account has its descendants, and does not fall when they end") {

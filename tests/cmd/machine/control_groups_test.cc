@@ -27,6 +27,8 @@ class GroupFiles {
   dtrun::test::Folder folder_;
 };
 
+constexpr char kUnified[] = "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw";
+
 }  // namespace
 
 TEST_CASE("version 2: the smallest quota up the tree counts, and max is none") {
@@ -34,6 +36,7 @@ TEST_CASE("version 2: the smallest quota up the tree counts, and max is none") {
   CHECK_FALSE(read_cpu_quota(root.path()));
   root.put("proc/self/cgroup", "0::/pod/task");
   CHECK_FALSE(read_cpu_quota(root.path()));
+  root.put("proc/self/mountinfo", kUnified);
   root.put("sys/fs/cgroup/pod/task/cpu.max", "max 100000");
   CHECK_FALSE(read_cpu_quota(root.path()));
   root.put("sys/fs/cgroup/pod/cpu.max", "250000 100000");
@@ -41,24 +44,26 @@ TEST_CASE("version 2: the smallest quota up the tree counts, and max is none") {
   CHECK(read_cpu_quota(root.path())->by == "cpu.max of its control group /pod");
   root.put("sys/fs/cgroup/pod/task/cpu.max", "400000 100000");
   CHECK(root.cpus() == 2.5);
-  // A container sees its own group as the root, and it has a limit there.
+  // What a container sees as the root is its own group, and has a limit.
   root.put("sys/fs/cgroup/cpu.max", "50000 100000");
   CHECK(root.cpus() == 0.5);
 }
 
-TEST_CASE("version 1: -1 is no quota; the hierarchy may have one name or several") {
+TEST_CASE("version 1: -1 is no quota, and other controllers' files count for nothing") {
   GroupFiles root;
+  root.put("proc/self/mountinfo",
+           "31 23 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct");
   root.put("proc/self/cgroup", "9:name=systemd:/\n4:cpu,cpuacct:/a/b\n2:cpuset:/c");
-  root.put("sys/fs/cgroup/cpu/a/b/cpu.cfs_quota_us", "-1");
-  root.put("sys/fs/cgroup/cpu/a/b/cpu.cfs_period_us", "100000");
+  root.put("sys/fs/cgroup/cpu,cpuacct/a/b/cpu.cfs_quota_us", "-1");
+  root.put("sys/fs/cgroup/cpu,cpuacct/a/b/cpu.cfs_period_us", "100000");
   CHECK_FALSE(read_cpu_quota(root.path()));
   root.put("sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us", "600000");
   CHECK_FALSE(read_cpu_quota(root.path()));  // a quota of no period
   root.put("sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_period_us", "200000");
   CHECK(root.cpus() == 3);
   CHECK(read_cpu_quota(root.path())->by == "cpu.cfs_quota_us of its control group /a");
-  root.put("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "100000");
-  root.put("sys/fs/cgroup/cpu/cpu.cfs_period_us", "50000");
+  root.put("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "100000");
+  root.put("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "50000");
   CHECK(root.cpus() == 2);
   root.put("sys/fs/cgroup/cpuset/c/cpu.cfs_quota_us", "1");
   root.put("sys/fs/cgroup/cpuset/c/cpu.cfs_period_us", "1");
@@ -68,6 +73,7 @@ TEST_CASE("version 1: -1 is no quota; the hierarchy may have one name or several
 TEST_CASE("files that make no sense limit nothing") {
   GroupFiles root;
   root.put("proc/self/cgroup", "nonsense\n0::/a\n:\n");
+  root.put("proc/self/mountinfo", std::string("nonsense\n") + kUnified);
   for (const char* text : {"", "x y", "0 100000", "100000 0", "-5 100000", "100000", "nan nan"}) {
     root.put("sys/fs/cgroup/a/cpu.max", text);
     CHECK_MESSAGE(!read_cpu_quota(root.path()), text);

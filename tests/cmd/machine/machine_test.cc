@@ -108,6 +108,9 @@ TEST_CASE("memory that can be had is the kernel's number, or what control groups
 
   // Version 2: the group above allows less than the process's own, and half of what it uses are files.
   root.put("proc/self/cgroup", "0::/job/task");
+  root.put("proc/self/mountinfo",
+           "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+           "32 23 0:29 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory");
   root.put("sys/fs/cgroup/job/task/memory.max", "max");
   root.put("sys/fs/cgroup/job/task/memory.current", "600000");
   root.put("sys/fs/cgroup/job/memory.max", "3000000");

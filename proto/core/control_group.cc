@@ -1,9 +1,9 @@
-#include "agent/health/control_group.h"
+#include "proto/core/control_group.h"
 
-#include <fstream>
+#include <optional>
 #include <sstream>
 
-namespace dtrun::agent {
+namespace dtrun {
 namespace {
 
 namespace fs = std::filesystem;
@@ -51,30 +51,25 @@ std::optional<Mount> mount_of(const std::string& controller, bool unified, const
   return std::nullopt;
 }
 
-// A container sees its own part of the tree, mounted from `root` on.
-fs::path folder_of(const std::string& path, const Mount& mount) {
-  if (path == "/") return mount.point;
-  if (mount.root == "/") return mount.point + path;
-  if (path.starts_with(mount.root)) return mount.point + path.substr(mount.root.size());
-  return mount.point;
-}
-
 }  // namespace
 
-std::optional<ControlGroup> control_group(const std::string& controller, const std::string& cgroup,
-                                          const std::string& mountinfo) {
+// A container sees its own part of the tree, mounted from `root` on; what is outside of that it does not see.
+std::vector<ControlGroup> control_groups(const std::string& controller, const std::string& cgroup,
+                                         const std::string& mountinfo) {
+  std::vector<ControlGroup> groups;
   const auto hierarchy = hierarchy_of(controller, cgroup);
-  if (!hierarchy) return std::nullopt;
-  const auto mount = mount_of(controller, hierarchy->unified, mountinfo);
-  if (!mount) return std::nullopt;
-  return ControlGroup{folder_of(hierarchy->path, *mount), mount->point, hierarchy->unified};
+  const auto mount = hierarchy ? mount_of(controller, hierarchy->unified, mountinfo) : std::nullopt;
+  if (!mount) return groups;
+  const fs::path root = mount->root;
+  fs::path group = hierarchy->path;
+  fs::path within = group.lexically_relative(root);
+  if (within.empty() || *within.begin() == "..") group = root, within = ".";
+  for (;; group = group.parent_path(), within = within.parent_path()) {
+    const bool is_top = within.empty() || within == ".";
+    groups.push_back(
+        {is_top ? fs::path(mount->point) : mount->point / within, group.string(), hierarchy->unified});
+    if (is_top) return groups;
+  }
 }
 
-std::string text_in(const fs::path& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-}  // namespace dtrun::agent
+}  // namespace dtrun
