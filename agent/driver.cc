@@ -432,6 +432,7 @@ void Driver::act(const action::TellVerdict& a) {
                            {"cause", a.verdict.cause},
                            {"loss", a.verdict.loss},
                            {"serious", a.verdict.serious},
+                           {"step", a.verdict.step},
                            {"text", a.verdict.text}});
 }
 

@@ -7,14 +7,15 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string_view>
 #include <utility>
 
 #include "agent/system/descriptor.h"
-#include "proto/core/number.h"
 #include "agent/system/text_in.h"
 #include "proto/core/control_group.h"
+#include "proto/core/number.h"
 
 namespace dtrun::agent {
 namespace {
@@ -52,6 +53,11 @@ std::int64_t run_delay_of(const ProcessStat& process) {
   return sum;
 }
 
+double ticks_per_second() {
+  static const double ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
+  return ticks;
+}
+
 // A number that fell was that of processes which have ended.
 void keep(std::int64_t now, std::int64_t& newest, std::int64_t& ended) {
   ended += std::max<std::int64_t>(0, newest - now);
@@ -71,34 +77,62 @@ double throttled_seconds(const std::string& text) {
          static_cast<double>(number_of(text, "throttled_time ")) / 1e9;
 }
 
+std::optional<rendezvous::Neighbour> neighbour_of(const cpu_set_t& cpus, const ProcessTable& before,
+                                                  const ProcessTable& now,
+                                                  const std::map<pid_t, GroupUsage>& usages, double seconds) {
+  constexpr double kLeast = 0.01;
+  std::set<pid_t> ours{getpid()};
+  for (const auto& [leader, usage] : usages)
+    for (const ProcessStat& member : usage.members) ours.insert(member.pid);
+  rendezvous::Neighbour most;
+  for (const auto& [pid, process] : now) {
+    const auto known = before.find(pid);
+    if (known == before.end() || known->second.start_ticks != process.start_ticks || ours.contains(pid) ||
+        process.processor < 0 || !CPU_ISSET(process.processor, &cpus))
+      continue;
+    const double used =
+        static_cast<double>(process.own_ticks - known->second.own_ticks) / ticks_per_second() / seconds;
+    if (used > most.cpus) most = {.pid = pid, .name = process.name, .cpus = used};
+  }
+  return most.cpus >= kLeast ? std::optional(most) : std::nullopt;
+}
+
 WorkerUsages::WorkerUsages() : mountinfo_(text_in("/proc/self/mountinfo")), looked_at_(Clock::now()) {}
 
 const std::map<pid_t, WorkerUsage>& WorkerUsages::look(const std::vector<pid_t>& leaders,
                                                        Clock::time_point now) {
   if (now - looked_at_ < kGap) return newest_;
+  since_look_ = std::chrono::duration<double>(now - looked_at_).count();
   looked_at_ = now;
   const bool known =
       std::ranges::all_of(leaders, [this](pid_t leader) { return leader <= 0 || seen_.contains(leader); });
-  if (!known || looks_++ % kLooksPerSearch == 0) search(leaders);
+  if (!known || looks_++ % kLooksPerSearch == 0) search(leaders, now);
   newest_.clear();
   for (auto& [leader, seen] : seen_) newest_[leader] = account_of(leader, seen);
   return newest_;
 }
 
-void WorkerUsages::search(const std::vector<pid_t>& leaders) {
+void WorkerUsages::search(const std::vector<pid_t>& leaders, Clock::time_point now) {
   std::vector<pid_t> running;
   std::ranges::copy_if(leaders, std::back_inserter(running), [](pid_t pid) { return pid > 0; });
   std::map<pid_t, Seen> seen;
-  for (const auto& [leader, usage] : usage_of_groups(running)) {
+  ProcessTable table = all_processes();
+  const std::map<pid_t, GroupUsage> usages = usage_of_groups(running, table);
+  const double seconds = std::chrono::duration<double>(now - found_at_).count();
+  for (const auto& [leader, usage] : usages) {
     seen[leader] = std::move(seen_[leader]);
     seen[leader].members.clear();
     for (const ProcessStat& member : usage.members) seen[leader].members.push_back(member.pid);
+    cpu_set_t cpus;
+    if (!found_.empty() && sched_getaffinity(leader, sizeof cpus, &cpus) == 0)
+      seen[leader].neighbour = neighbour_of(cpus, found_, table, usages, seconds);
   }
   seen_ = std::move(seen);
+  found_ = std::move(table);
+  found_at_ = now;
 }
 
 WorkerUsage WorkerUsages::account_of(pid_t leader, Seen& seen) const {
-  static const double ticks_per_second = static_cast<double>(sysconf(_SC_CLK_TCK));
   static const std::int64_t page = sysconf(_SC_PAGESIZE);
   Counters now;
   WorkerUsage usage;
@@ -106,6 +140,7 @@ WorkerUsage WorkerUsages::account_of(pid_t leader, Seen& seen) const {
     const fs::path folder = folder_of(pid);
     const auto stat = parse_stat(head_of(folder / "stat"));
     if (!stat) continue;
+    if (pid == leader && (stat->state == 'T' || stat->state == 't')) seen.stopped += since_look_;
     now.cpu_ticks += stat->cpu_ticks;
     now.major_faults += stat->major_faults;
     now.run_delay += run_delay_of(*stat);
@@ -119,9 +154,11 @@ WorkerUsage WorkerUsages::account_of(pid_t leader, Seen& seen) const {
     keep(now.*one, seen.newest.*one, seen.ended.*one);
   look_at_group(leader, seen);
   const auto total = [&seen](std::int64_t Counters::*one) { return seen.newest.*one + seen.ended.*one; };
-  usage.cpu = static_cast<double>(total(&Counters::cpu_ticks)) / ticks_per_second;
+  usage.cpu = static_cast<double>(total(&Counters::cpu_ticks)) / ticks_per_second();
   usage.cpu_wait = static_cast<double>(total(&Counters::run_delay)) / 1e9;
   usage.throttled = seen.throttled;
+  usage.stopped = seen.stopped;
+  usage.neighbour = seen.neighbour;
   usage.major_faults = total(&Counters::major_faults);
   usage.read_bytes = total(&Counters::read_bytes);
   usage.written_bytes = total(&Counters::written_bytes);

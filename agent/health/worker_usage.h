@@ -2,11 +2,13 @@
 // rendezvous::WorkerUsage from /proc and the worker's control group.
 #pragma once
 
+#include <sched.h>
 #include <sys/types.h>
 
 #include <chrono>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,12 @@ namespace dtrun::agent {
 std::int64_t run_delay(const std::string& text);
 // Seconds that groups were throttled, by a cpu.stat of either version.
 double throttled_seconds(const std::string& text);
+
+// Of the processes that are in no group of `usages`, the one that has used most of `cpus`, the processors of
+// a worker, from `before` to `now`, `seconds` later. Nothing if it used less than a hundredth of one.
+std::optional<rendezvous::Neighbour> neighbour_of(const cpu_set_t& cpus, const ProcessTable& before,
+                                                  const ProcessTable& now,
+                                                  const std::map<pid_t, GroupUsage>& usages, double seconds);
 
 class WorkerUsages {
  public:
@@ -35,7 +43,8 @@ class WorkerUsages {
 
   // Workers start: there is nothing to be seen of them, and no time to lose.
   void rest(Clock::time_point now) { looked_at_ = now; }
-  // By worker; output_age is not looked at. All numbers but resident_bytes only grow while the worker lives.
+  // By worker; output_age is not looked at. All numbers but resident_bytes and those of the neighbour only
+  // grow while the worker lives.
   const std::map<pid_t, WorkerUsage>& look(const std::vector<pid_t>& leaders, Clock::time_point now);
 
  private:
@@ -48,15 +57,20 @@ class WorkerUsages {
     Counters newest, ended;  // of members now; of those that were
     std::filesystem::path group;
     double group_throttled = 0, throttled = 0;
+    double stopped = 0;
+    std::optional<rendezvous::Neighbour> neighbour;
   };
 
-  void search(const std::vector<pid_t>& leaders);
+  void search(const std::vector<pid_t>& leaders, Clock::time_point now);
   WorkerUsage account_of(pid_t leader, Seen& seen) const;
   void look_at_group(pid_t leader, Seen& seen) const;
 
   const std::string mountinfo_;
   Clock::time_point looked_at_;
+  double since_look_ = 0;  // seconds between the newest two
   int looks_ = 0;
+  ProcessTable found_;  // by the newest search
+  Clock::time_point found_at_;
   std::map<pid_t, Seen> seen_;
   std::map<pid_t, WorkerUsage> newest_;
 };

@@ -286,7 +286,8 @@ class JobMetrics::RunWriter {
   }
 
   void write_verdict() {
-    const bool slow = status_.has_verdict() && !status_.verdict().text().empty();
+    const bool slow = status_.has_verdict() && !status_.verdict().text().empty() &&
+                      status_.verdict().cause() != kCommunication;
     add("dtrun_straggler_loss_ratio", kGauge,
         "Share of a step that one slow worker, or the network, costs all.",
         slow ? status_.verdict().loss() : 0);

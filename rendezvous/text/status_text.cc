@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "proto/core/text.h"
+#include "proto/core/utf8.h"
 #include "proto/wire/training.h"
 #include "rendezvous/core/rank_set.h"
 #include "rendezvous/text/goodput_json.h"
@@ -226,14 +227,18 @@ Json json_of(const GpuUse& use) {
 }
 
 Json json_of(const rendezvous::WorkerUsage& usage) {
-  return {{"cpu", usage.cpu},
-          {"cpu_wait", usage.cpu_wait},
-          {"throttled", usage.throttled},
-          {"major_faults", usage.major_faults},
-          {"read_bytes", usage.read_bytes},
-          {"written_bytes", usage.written_bytes},
-          {"resident_bytes", usage.resident_bytes},
-          {"output_age", usage.output_age}};
+  Json json{{"cpu", usage.cpu},
+            {"cpu_wait", usage.cpu_wait},
+            {"throttled", usage.throttled},
+            {"stopped", usage.stopped},
+            {"major_faults", usage.major_faults},
+            {"read_bytes", usage.read_bytes},
+            {"written_bytes", usage.written_bytes},
+            {"resident_bytes", usage.resident_bytes},
+            {"output_age", usage.output_age}};
+  if (const auto& other = usage.neighbour)
+    json["neighbour"] = {{"pid", other->pid}, {"name", printable_line(other->name)}, {"cpus", other->cpus}};
+  return json;
 }
 
 Json json_of(const Quiet& quiet) {

@@ -438,7 +438,8 @@ Verdict from_wire(const v1::Verdict& wire) {
           .rank = wire.rank(),
           .cause = wire.cause(),
           .loss = wire.loss(),
-          .serious = wire.serious()};
+          .serious = wire.serious(),
+          .step = wire.step()};
 }
 
 void to_wire(const Verdict& verdict, v1::Verdict* wire) {
@@ -447,6 +448,7 @@ void to_wire(const Verdict& verdict, v1::Verdict* wire) {
   wire->set_cause(verdict.cause);
   wire->set_loss(verdict.loss);
   wire->set_serious(verdict.serious);
+  wire->set_step(verdict.step);
 }
 
 JobEnd from_wire(const v1::JobEnd& wire) {

@@ -4,6 +4,16 @@
 
 namespace dtrun::rendezvous {
 
+Neighbour from_wire(const v1::Neighbour& wire) {
+  return {.pid = wire.pid(), .name = wire.name(), .cpus = wire.cpus()};
+}
+
+void to_wire(const Neighbour& neighbour, v1::Neighbour* wire) {
+  wire->set_pid(neighbour.pid);
+  wire->set_name(neighbour.name);
+  wire->set_cpus(neighbour.cpus);
+}
+
 WorkerUsage from_wire(const v1::WorkerUsage& wire) {
   return {.cpu = wire.cpu(),
           .cpu_wait = wire.cpu_wait(),
@@ -12,7 +22,9 @@ WorkerUsage from_wire(const v1::WorkerUsage& wire) {
           .read_bytes = wire.read_bytes(),
           .written_bytes = wire.written_bytes(),
           .resident_bytes = wire.resident_bytes(),
-          .output_age = wire.output_age()};
+          .output_age = wire.output_age(),
+          .stopped = wire.stopped(),
+          .neighbour = wire.has_neighbour() ? std::optional(from_wire(wire.neighbour())) : std::nullopt};
 }
 
 void to_wire(const WorkerUsage& usage, v1::WorkerUsage* wire) {
@@ -24,6 +36,8 @@ void to_wire(const WorkerUsage& usage, v1::WorkerUsage* wire) {
   wire->set_written_bytes(usage.written_bytes);
   wire->set_resident_bytes(usage.resident_bytes);
   wire->set_output_age(usage.output_age);
+  wire->set_stopped(usage.stopped);
+  if (usage.neighbour) to_wire(*usage.neighbour, wire->mutable_neighbour());
 }
 
 GpuUse from_wire(const v1::GpuUse& wire) {

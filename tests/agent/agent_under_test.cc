@@ -43,7 +43,11 @@ int main(int argc, char** argv) {
   if (config.empty()) {
     spec.program = dtrun::ExternalProgram{std::vector<std::string>(argv + i, argv + argc)};
   } else {
-    spec.program = dtrun::BuiltinTrainer{argv[i], config, output_dir, 3, true, !gpu.empty()};
+    spec.program = dtrun::BuiltinTrainer{.worker_binary = argv[i],
+                                         .config_json = config,
+                                         .output_dir = output_dir,
+                                         .lanes = 3,
+                                         .cuda = !gpu.empty()};
     for (int rank = 0; rank < spec.nproc && !gpu.empty(); ++rank)
       spec.gpus.push_back({.index = rank, .number = rank, .name = gpu});
     spec.describe_difference = [=](const std::string& theirs) {

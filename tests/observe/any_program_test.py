@@ -1,4 +1,5 @@
-"""A script of the user's own, with one line added: dtrun shows its step, the time left and its loss, and where its time goes.
+"""A script of the user's own. With one line added dtrun shows its step, the time left and its loss, and which rank the others
+wait for, in all places; without it the rank that the kernel keeps back, and where the ranks stand that wait for each other.
 
   any_program_test.py BUILD [unittest options…]
 """
@@ -6,16 +7,22 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
+import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "kit"))
+import kit_job
 
 DTRUN = pathlib.Path(sys.argv.pop(1)).resolve() / "bin/dtrun"
+KUBEFLOW = pathlib.Path(__file__).resolve().parents[1] / "e2e/kubeflow_server.py"
 LIMIT_S = 60
-STEPS = 400
-# Each rank's steps take 20 ms; rank 1 waits for half of it. Rank 0 writes in place, rank 1 renames.
+STEPS = 700
+# Each rank's steps take 20 ms: half of it rank 1 waits, for rank 0, which reads data. Rank 0 writes in place, rank 1 renames.
 SCRIPT = """
 import json, os, pathlib, time
 rank, waited = int(os.environ["RANK"]), 0.0
@@ -24,14 +31,50 @@ for step in range(1, %d + 1):
     time.sleep(0.01)
     begin = time.perf_counter()
     time.sleep(0.01)
-    waited += time.perf_counter() - begin if rank == 1 else 0
-    text = json.dumps({"step": step, "total": %d, "loss": 4.0 / step, "samples_per_second": 1600, "wait_s": waited, "rank": rank})
+    waited += time.perf_counter() - begin
+    text = json.dumps({"step": step, "total": %d, "loss": 4.0 / step, "samples_per_second": 1600, "wait_s" if rank == 1 else "data_s": waited})
     if rank == 1:
         file.with_suffix(".new").write_text(text)
         file.with_suffix(".new").rename(file)
     else:
         file.write_text(text)
 """ % (STEPS, STEPS)
+
+
+# All but rank 1 begin a collective.
+DEADLOCK = """
+import time, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+dist.all_reduce(torch.ones(1))
+if dist.get_rank() == 1:
+    time.sleep(1000)
+dist.all_reduce(torch.ones(1))
+"""
+
+
+class Quota:
+    """A control group of its own for a process, with a tenth of a processor. False where none can be made."""
+
+    def __init__(self, pid):
+        unified = not pathlib.Path("/sys/fs/cgroup/cpu").is_dir()
+        self.top = pathlib.Path("/sys/fs/cgroup" if unified else "/sys/fs/cgroup/cpu")
+        self.group, self.pid = self.top / ("dtrun-test-%d" % pid), pid
+        self.limits = {"cpu.max": "10000 100000"} if unified else {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "10000"}
+
+    def __enter__(self):
+        try:
+            self.group.mkdir()
+            for name, value in self.limits.items():
+                (self.group / name).write_text(value)
+            (self.group / "cgroup.procs").write_text(str(self.pid))
+            return True
+        except OSError:
+            return False
+
+    def __exit__(self, *_):
+        if self.group.is_dir():
+            (self.top / "cgroup.procs").write_text(str(self.pid))
+            eventually(lambda: not self.group.rmdir())
 
 
 def eventually(what):
@@ -49,22 +92,60 @@ def status(run_id):
     return runs[0] if runs else None
 
 
+def get(address):
+    with urllib.request.urlopen(address, timeout=LIMIT_S) as answer:
+        return answer.read().decode()
+
+
+class Kubeflow:
+    """A status server with a certificate of its own."""
+
+    def __init__(self, test):
+        folder = pathlib.Path(test.folder.name)
+        self.files = [str(folder / name) for name in ("crt", "key")]
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1", "-subj",
+                        "/CN=trainer", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", self.files[1], "-out", self.files[0]],
+                       check=True, capture_output=True)
+        (folder / "token").write_text("a-token\n")
+        self.server = subprocess.Popen([sys.executable, KUBEFLOW, *self.files, "200"], stdout=subprocess.PIPE, text=True)
+        test.addCleanup(self.end)
+        self.environment = {"KUBEFLOW_TRAINER_SERVER_URL": "https://127.0.0.1:%s/status" % self.server.stdout.readline().strip(),
+                            "KUBEFLOW_TRAINER_SERVER_CA_CERT": self.files[0], "KUBEFLOW_TRAINER_SERVER_TOKEN": str(folder / "token")}
+
+    def end(self):
+        if self.server.poll() is not None:
+            return ""
+        self.server.kill()
+        return self.server.communicate()[0]
+
+    def percentages(self):
+        return [json.loads(line)["body"]["trainerStatus"]["progressPercentage"] for line in self.end().splitlines()]
+
+
 class AnyProgram(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
 
-    def start(self, script, *options):
+    def start(self, script, *options, nproc=2, environment={}):
         file = pathlib.Path(self.folder.name) / "train.py"
         file.write_text(script)
         self.run_id = pathlib.Path(self.folder.name).name
-        job = subprocess.Popen([DTRUN, "--standalone", "--rdzv_id", self.run_id, "--nproc_per_node", "2", *options, file],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        job = subprocess.Popen([DTRUN, "--standalone", "--rdzv_id", self.run_id, "--nproc_per_node", str(nproc), *options, file],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1", **environment})
         self.addCleanup(lambda: job.poll() is None and (job.kill(), job.communicate()))
         return job
 
+    def verdict(self):
+        return (status(self.run_id) or {}).get("verdict")
+
+    def pid_of(self, rank):
+        return eventually(lambda: next((pid for node in (status(self.run_id) or {"nodes": []})["nodes"]
+                                        for at, pid in zip(node["ranks"], node["pids"]) if at == rank and pid > 0), None))
+
     def test_one_line_in_a_script_shows_its_progress(self):
-        job = self.start(SCRIPT, "--progress", "json")
+        kubeflow = Kubeflow(self)
+        job = self.start(SCRIPT, "--progress", "json", environment=kubeflow.environment)
 
         def both_told():
             now = status(self.run_id)
@@ -79,8 +160,23 @@ class AnyProgram(unittest.TestCase):
         for rank, worker in enumerate(now["nodes"][0]["workers"]):
             self.assertGreater(worker["step"], 100)
             times = worker["times"]
-            share = times["wait_peers"] / (times["math"] + times["wait_peers"])
-            self.assertTrue(0.3 < share < 0.7 if rank == 1 else share == 0, worker)
+            waited, other = ("wait_peers", "data") if rank == 1 else ("data", "wait_peers")
+            self.assertTrue(0.3 < times[waited] / (times["math"] + times[waited]) < 0.7, worker)
+            self.assertEqual(times[other], 0, worker)
+        verdict = eventually(self.verdict)
+        self.assertEqual((verdict["rank"], verdict["cause"]), (0, "data"), verdict)
+        self.assertIn("rank 0 on ", verdict["text"])
+        self.assertIn("of each step for its data, the others 0.0 ms", verdict["text"])
+        page = now["page"]["address"]
+        shown = json.loads(get("%s/api/v1/runs/%s" % (page, self.run_id)))
+        self.assertEqual(shown["progress"]["total_steps"], STEPS)
+        self.assertEqual(shown["verdict"]["rank"], 0)
+        loss = json.loads(get("%s/api/v1/runs/%s/series" % (page, self.run_id)))
+        self.assertIn("loss", json.dumps(loss))
+        metrics = get(page + "/metrics")
+        for name in ("dtrun_train_total_steps{run_id=\"%s\"} %d" % (self.run_id, STEPS), "dtrun_train_loss{", "dtrun_worker_steps_total{",
+                     "dtrun_worker_straggler{"):
+            self.assertIn(name, metrics)
         out, err = job.communicate(timeout=LIMIT_S)
         self.assertEqual(job.returncode, 0, err)
         lines = [json.loads(line) for line in out.splitlines()]
@@ -88,6 +184,43 @@ class AnyProgram(unittest.TestCase):
         self.assertEqual(lines[-1]["step"], STEPS)
         self.assertTrue(any((line["seconds_left"] or 0) > 0 for line in lines), lines)
         self.assertNotIn("HEARTBEAT_FILE", err)
+        told = kubeflow.percentages()
+        self.assertEqual(told, sorted(told))
+        self.assertEqual(told[-1], 100)
+        self.assertGreater(len(told), 2)
+
+    def test_a_rank_that_the_kernel_keeps_back_is_named_by_its_facts_alone(self):
+        job = self.start("while True: sum(range(10000))\n")
+        pid = self.pid_of(1)
+        os.kill(pid, signal.SIGSTOP)
+        verdict = eventually(self.verdict)
+        self.assertEqual((verdict["rank"], verdict["cause"], verdict["loss"]), (1, "stopped", 0), verdict)
+        self.assertIn("rank 1 on ", verdict["text"])
+        os.kill(pid, signal.SIGCONT)
+        eventually(lambda: self.verdict() is None)
+        with Quota(pid) as quota:
+            if quota:
+                verdict = eventually(self.verdict)
+                self.assertEqual((verdict["rank"], verdict["cause"]), (1, "throttled"), verdict)
+                self.assertIn("is kept back: its control group has used up its CPU quota", verdict["text"])
+        job.send_signal(signal.SIGTERM)
+        job.communicate(timeout=LIMIT_S)
+
+    @unittest.skipIf(kit_job.why_no_torch(), kit_job.why_no_torch())
+    def test_ranks_that_wait_for_one_that_skips_a_collective_are_told_with_where_all_stand(self):
+        job = self.start(DEADLOCK, "--notice_after", "4", nproc=3, environment={"PYTHON_EXEC": kit_job.python_with_torch()})
+        lines = []
+
+        def told():
+            lines.append(job.stderr.readline())
+            return "no worker has written, computed or read anything" in lines[-1] or not lines[-1]
+
+        eventually(told)
+        self.assertRegex(lines[-1], r"ranks 0, 2: wait .* · rank 1: sleep", lines)
+        self.assertIn("likely cause: rank 1", lines[-1])
+        self.assertIsNone(job.poll())
+        job.send_signal(signal.SIGTERM)
+        job.communicate(timeout=LIMIT_S)
 
     def test_nonsense_is_told_once_and_disturbs_nobody(self):
         nonsense = ["{", '{"loss": 1}', '{"step": "x"}', "[]", "NaN", '{"step": NaN}', "{" * 100000, '{"step": 9e99}']

@@ -100,6 +100,11 @@ class Network {
   double step_ = 0;
 };
 
+// Of each rank's step.
+constexpr double kMuchCommunication = 0.25;
+// Ranks that are ready to run without a processor for half as long come late by turns.
+constexpr double kLateByTurns = 0.5;
+
 }  // namespace
 
 std::optional<Straggler> judge_network(const Window& window) {
@@ -107,6 +112,24 @@ std::optional<Straggler> judge_network(const Window& window) {
     return part.wait_for.size() == window.size();
   });
   return told ? Network(window).judge() : std::nullopt;
+}
+
+std::optional<Straggler> judge_communication(const Window& window) {
+  if (window.size() < 2) return std::nullopt;
+  double least = 1;
+  std::vector<double> without_cpu;
+  for (const WindowPart& part : window) {
+    least = std::min(least, part.step() > 0 ? part.wait_peers / part.step() : 0);
+    without_cpu.push_back(part.cpu_wait);
+  }
+  if (least < kMuchCommunication || median(std::move(without_cpu)) >= kLateByTurns * least)
+    return std::nullopt;
+  return Straggler{.who = "communication",
+                   .verdict = {.text = "a larger batch, or fewer ranks, would make that less",
+                               .rank = -1,
+                               .cause = kCommunication,
+                               .loss = least},
+                   .does = "takes " + decimals(100 * least, 0) + " % of a step on all ranks"};
 }
 
 }  // namespace dtrun::rendezvous

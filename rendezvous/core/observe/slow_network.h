@@ -13,4 +13,8 @@ namespace dtrun::rendezvous {
 // neither stands out, as where all wait alike, or there are fewer than three hosts.
 std::optional<Straggler> judge_network(const Window& window);
 
+// Every rank waits for the others for much of each step, and none of them for a processor. Its cause is
+// kCommunication.
+std::optional<Straggler> judge_communication(const Window& window);
+
 }  // namespace dtrun::rendezvous

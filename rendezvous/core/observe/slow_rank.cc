@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "proto/core/text.h"
+#include "rendezvous/core/observe/kernel_facts.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -80,26 +81,18 @@ std::string slow_data(const WindowPart& one, double usual, double bytes_of_other
   return text;
 }
 
-struct Explanation {
-  std::string word, text;
-};
-
 // Of a delay while it computes. Threads of a throttled group count as ready to run, too.
 std::optional<Explanation> cause_by_kernel(const WindowPart& one, const Comparison& others) {
   const double delay =
       (std::max(0.0, one.math - others.usual_math(one)) + std::max(0.0, one.other - others.usual_other())) /
       one.step();
   const auto explains = [&](Value fact) { return one.*fact - others.of_others(fact) >= kExplains * delay; };
-  if (explains(&WindowPart::throttled))
-    return Explanation{"throttled", "its control group has used up its CPU quota (ran " +
-                                        decimals(one.cpu, 2) + " s of each second)"};
+  if (explains(&WindowPart::stopped)) return stopped(one);
+  if (explains(&WindowPart::throttled)) return throttled(one);
   // Where all wait for a CPU, the one that does so in its math is slow, and not by more work for its
   // processor.
   const bool waits = one.cpu_wait >= delay && !explains(&WindowPart::cpu);
-  if (explains(&WindowPart::cpu_wait) || waits)
-    return Explanation{"shared_cores", "its cores are shared, and it ran " +
-                                           decimals(100 * one.cpu / (one.cpu + one.cpu_wait), 0) +
-                                           " % of the time that it was ready to"};
+  if (explains(&WindowPart::cpu_wait) || waits) return shares_cores(one);
   const double usual_faults = others.of_others(&WindowPart::major_faults);
   if (one.major_faults >= std::max(kManyFaults, kTimesUsualFaults * usual_faults))
     return Explanation{

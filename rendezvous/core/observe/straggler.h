@@ -1,6 +1,7 @@
 // Who slows a generation, and why. The accounts that heartbeats bring only grow, and are cut into windows; a
-// verdict needs the same rank, or network, ahead in most of the newest ones (slow_rank.h, slow_network.h).
-// Pure. No two clocks are compared.
+// verdict needs the same rank, or network, ahead in most of the newest ones (slow_rank.h, slow_network.h; for
+// programs that tell nothing of their steps kernel_facts.h). A rank that leads one window alone, for long, is
+// told of once. Pure. No two clocks are compared.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,8 @@
 
 namespace dtrun::rendezvous {
 
-// A window is over when every rank has told of so many more steps, and this time has passed.
+// A window is over when every rank has told of so many more steps, if it tells of any, and this time has
+// passed.
 inline constexpr std::int64_t kWindowSteps = 20;
 inline constexpr Millis kWindow = 2000;
 inline constexpr double kSeriousLoss = 0.20;
@@ -26,13 +28,18 @@ inline constexpr std::size_t kWindowsKept = 4;
 inline constexpr int kLedToName = 3;
 inline constexpr int kLedToStay = 2;
 inline constexpr double kStillSerious = 0.15;
+// A rank that holds all up for so many seconds of one window, and not of the next, is told of, at most so
+// often.
+inline constexpr double kOnceSeconds = 2;
+inline constexpr Millis kOnceGap = 60000;
 
 class StragglerWatch {
  public:
   using HostOf = std::function<std::string(int rank)>;
 
   // Takes the newest facts of a rank of 0..world-1. Returns the verdict if it is another one: of another rank
-  // or cause, more or less serious than before, or, without a text, that no rank stands out any more.
+  // or cause, more or less serious than before, or, without a text, that no rank stands out any more; or one
+  // of a rank that slowed the run in one step. kCommunication is no news.
   std::optional<Verdict> take(int rank, int world, const WorkerReport& report, Millis now,
                               const HostOf& host_of);
 
@@ -44,17 +51,31 @@ class StragglerWatch {
 
  private:
   struct Sample {
-    StepTimes times;
+    std::optional<StepTimes> times;
     std::optional<WorkerUsage> usage;
+    std::int64_t step = 0;
     Millis at = 0;
   };
   struct Rank {
     std::optional<Sample> begin, newest;  // of the window
-    bool is_through = false;              // has told of kWindowSteps
+    bool is_through = false;              // its part of the window is over
+    double longest = 0;                   // of its own time between two samples
+    std::int64_t longest_step = 0;        // that it was in then
+  };
+  struct Once {
+    Straggler straggler;
+    double seconds = 0;
+    std::int64_t step = 0;
   };
 
-  Window close_window(const HostOf& host_of);
+  void take(Rank& one, Sample sample);
+  void forget(Rank& one);
+  Window window_of(const HostOf& host_of) const;
+  void begin_window(Millis now);
+  std::optional<Once> once(const std::optional<Straggler>& leader) const;
+  std::optional<Verdict> tell_once(const std::string& leader, Millis now, const HostOf& host_of);
   std::optional<Verdict> conclude(std::optional<Straggler> leader, const HostOf& host_of);
+  std::optional<Verdict> name(Straggler leader, const HostOf& host_of);
   std::ptrdiff_t windows_led_by(const std::string& who) const;
 
   std::vector<Rank> ranks_;
@@ -66,6 +87,8 @@ class StragglerWatch {
   std::string newest_cause_;  // of the newest window's leader
   std::string who_;           // that verdict_ names
   std::optional<Verdict> verdict_;
+  std::optional<Once> once_;  // of the newest window
+  std::optional<Millis> told_once_at_;
 };
 
 }  // namespace dtrun::rendezvous

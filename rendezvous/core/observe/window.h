@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,15 +22,17 @@ struct WindowPart {
   std::vector<double> wait_for = {};  // by rank, as in StepTimes; empty: not told, nor is the host then
   std::string host = {};
   // Per second of the window, by the kernel; all 0 where its agent has not looked.
-  double cpu = 0, cpu_wait = 0, throttled = 0, major_faults = 0, read_bytes = 0;
+  double cpu = 0, cpu_wait = 0, throttled = 0, stopped = 0, major_faults = 0, read_bytes = 0;
+  std::optional<Neighbour> neighbour = {};  // at its end
 
   double step() const { return math + data + wait_peers + other; }
 };
 using Window = std::vector<WindowPart>;  // of all ranks 0..size-1, in order
 
 struct Straggler {
-  std::string who;  // "rank 3", "the network of node1"
-  Verdict verdict;  // its text says why, alone; `serious` is open
+  std::string who;        // "rank 3", "the network of node1"
+  Verdict verdict;        // its text says why, alone; `serious` is open
+  std::string does = {};  // to the run, "is kept back"; empty: slows it by the loss
 };
 
 inline double median(std::vector<double> values) {

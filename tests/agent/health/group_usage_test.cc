@@ -21,5 +21,5 @@ TEST_CASE("children count to the group of their ancestor, also when they have le
   const GroupUsage usage = usage_of_groups({leader})[leader];
   CHECK(usage.processes != 0);
   // The destructor waits for the output's end, and those that left the group hold it as well.
-  for (const ProcessStat& member : usage.members) kill(member.pid, SIGKILL);
+  for (const dtrun::ProcessStat& member : usage.members) kill(member.pid, SIGKILL);
 }

@@ -8,6 +8,8 @@
 #include <sstream>
 #include <vector>
 
+#include "rendezvous/core/messages.h"
+
 namespace dtrun::rendezvous {
 namespace {
 
@@ -283,6 +285,8 @@ TEST_CASE("the slow worker is named as long as the verdict does") {
   const std::string text = text_of(metrics, run);
   CHECK(value_in(text, "dtrun_straggler_loss_ratio{" + kRun + "}") == 0.25);
   CHECK(value_in(text, "dtrun_worker_straggler{" + kRun + R"(,rank="3",cause="cpu_shared"})") == 1);
+  run.mutable_verdict()->set_cause(kCommunication);  // no worker's, and nothing to raise an alert for
+  CHECK(value_in(text_of(metrics, run), "dtrun_straggler_loss_ratio{" + kRun + "}") == 0);
 }
 
 TEST_CASE("a job that is over has its exit code, and its start stays") {

@@ -293,6 +293,7 @@ TEST_CASE("the workers of a node have a line, with the least and the most of the
         "  node-b: CPU 1.5 to 4.0 s, waited for one 0.2 s, memory 200.0 MiB, last output 3.0 s ago");
   const auto workers = status_json(run, "e")["nodes"][1]["workers"];
   CHECK(workers[1]["usage"]["cpu"] == 4);
+  CHECK_FALSE(workers[1]["usage"].contains("neighbour"));
   CHECK_FALSE(workers[2].contains("usage"));
 }
 

@@ -9,6 +9,7 @@
 #include <limits>
 #include <random>
 
+#include "rendezvous/core/observe/kernel_facts.h"
 #include "rendezvous/core/observe/slow_network.h"
 #include "rendezvous/core/observe/slow_rank.h"
 
@@ -61,14 +62,19 @@ class Job {
   }
   std::optional<Verdict> tell(int rank, const StepTimes& times) {
     const auto index = static_cast<std::size_t>(rank);
-    const WorkerReport report{.times = times,
+    const WorkerReport report{.step = 1000 + times.steps,
+                              .times = tells_steps ? std::optional(times) : std::nullopt,
                               .usage = index < usages_.size() ? usages_[index] : WorkerUsage()};
+    return tell(rank, report);
+  }
+  std::optional<Verdict> tell(int rank, const WorkerReport& report) {
     return watch.take(rank, static_cast<int>(times_.size()), report, now_,
                       [](int of) { return "node" + std::to_string(of); });
   }
 
   void pass(Millis time) { now_ += time; }
 
+  bool tells_steps = true;
   StragglerWatch watch;
 
  private:
@@ -78,6 +84,7 @@ class Job {
     times.wait_peers += part.wait_peers * steps, times.other += part.other * steps;
     times.microbatches += static_cast<std::int64_t>(part.microbatches * steps);
     usage.cpu += part.cpu, usage.cpu_wait += part.cpu_wait, usage.throttled += part.throttled;
+    usage.stopped += part.stopped, usage.neighbour = part.neighbour;
     usage.major_faults += static_cast<std::int64_t>(part.major_faults);
     usage.read_bytes += static_cast<std::int64_t>(part.read_bytes);
   }
@@ -128,6 +135,12 @@ TEST_CASE("the cause is the part with most of the excess, and the kernel's facts
   auto window = kSharedCores(4, 1);
   window[1].throttled = 0.4;
   expect(window, "throttled", "its control group has used up its CPU quota (ran 0.46 s of each second)");
+  window[1].stopped = 0.4;
+  expect(window, "stopped", "a signal, or a debugger, has stopped it (for 0.40 s of each second)");
+  window = kSharedCores(4, 1);
+  window[1].neighbour = Neighbour{.pid = 812, .name = "stress\n", .cpus = 0.9};
+  expect(window, "shared_cores",
+         "its cores are shared with \"stress \" (pid 812), and it ran 53 % of the time that it was ready to");
   window = with_late(4, 1, &WindowPart::math, 0.018);
   expect(window, "processor", "the same work takes its processor 2.0 times as long");
   window[1].major_faults = 900;
@@ -229,6 +242,139 @@ TEST_CASE("another cause, rank or seriousness is news") {
   REQUIRE_FALSE(news.empty());
   CHECK(news.back().rank == 0);
   CHECK(job.watch.verdict()->rank == 0);
+}
+
+TEST_CASE("a rank that holds the run up once is told of with the step, and a minute later again") {
+  Job job(4);
+  REQUIRE(job.run(10, alike(4)).empty());
+  auto once = with_late(4, 2, &WindowPart::data, 2.5);
+  const auto hold_up = [&] {
+    job.pass(2500);
+    return job.run(1, once, 1);
+  };
+  std::vector<Verdict> news = hold_up();
+  for (Verdict& more : job.run(8, alike(4))) news.push_back(std::move(more));
+  REQUIRE(news.size() == 1);
+  CHECK(news[0].rank == 2);
+  CHECK(news[0].cause == "data");
+  CHECK(news[0].step == 1401);
+  CHECK_MESSAGE(news[0].text.starts_with("rank 2 on node2 held the run up once, for 2."), news[0].text);
+  CHECK_MESSAGE(news[0].text.find(" s in step 1401: it waits ") != std::string::npos, news[0].text);
+  CHECK_FALSE(job.watch.verdict().has_value());
+  hold_up();
+  CHECK(job.run(8, alike(4)).empty());
+  job.run(60, alike(4));
+  hold_up();
+  CHECK(job.run(8, alike(4)).size() == 1);
+}
+
+TEST_CASE("a rank that goes on to be slow is named, and held nothing up once") {
+  Job job(4);
+  job.run(10, alike(4));
+  const auto slow = with_late(4, 2, &WindowPart::data, 0.1);
+  for (const Verdict& verdict : job.run(40, slow, 8)) CHECK(verdict.step == 0);
+  REQUIRE(job.watch.verdict().has_value());
+  CHECK(job.watch.verdict()->rank == 2);
+}
+
+// Ranks that wait for each other for `wait` seconds of a step of 20 ms more.
+Window in_talks(double wait) {
+  Window window = alike(4);
+  for (WindowPart& part : window) part.wait_peers = wait;
+  return window;
+}
+
+TEST_CASE("where all wait for each other in most of a step, the communication is told, and is no news") {
+  Job job(4);
+  CHECK(job.run(30, in_talks(0.009)).empty());
+  REQUIRE(job.watch.verdict().has_value());
+  CHECK(job.watch.verdict()->text ==
+        "communication takes 31 % of a step on all ranks: a larger batch, or fewer ranks, would make that "
+        "less");
+  CHECK(job.watch.verdict()->rank == -1);
+  CHECK_FALSE(job.watch.verdict()->serious);
+  CHECK(job.run(30, alike(4)).empty());
+  CHECK_FALSE(job.watch.verdict().has_value());
+  // One rank does not wait: it computes. Or all wait for processors.
+  Window window = in_talks(0.009);
+  window[3].wait_peers = 0.001;
+  CHECK_FALSE(judge_communication(window).has_value());
+  window = in_talks(0.009);
+  for (WindowPart& part : window) part.cpu_wait = 0.3;
+  CHECK_FALSE(judge_communication(window).has_value());
+  CHECK_FALSE(judge_communication({}).has_value());
+}
+
+TEST_CASE("a named rank is gone once the communication takes its place") {
+  Job job(4);
+  REQUIRE(job.run(20, kSharedCores(4, 3)).size() == 1);
+  const auto news = job.run(30, in_talks(0.02));
+  REQUIRE(news.size() == 1);
+  CHECK(news[0].text.empty());
+  CHECK(job.watch.verdict()->cause == kCommunication);
+}
+
+// Four ranks of a program that says nothing of its steps, one of which is kept back.
+Window programs(double WindowPart::*fact, double value, bool by_another = true) {
+  Window window = alike(4);
+  window[1].*fact = value;
+  window[1].cpu = 0.5;
+  if (by_another) window[1].neighbour = Neighbour{.pid = 812, .name = "stress", .cpus = 0.5};
+  return window;
+}
+
+TEST_CASE("of a program that says nothing of its steps the rank is named that the kernel keeps back alone") {
+  const auto expect = [](const Window& window, const char* cause, const char* text) {
+    Job job(4);
+    job.tells_steps = false;
+    const auto news = job.run(20, window);
+    REQUIRE(news.size() == 1);
+    CHECK(news[0].rank == 1);
+    CHECK(news[0].cause == cause);
+    CHECK(news[0].text == text);
+    CHECK(news[0].loss == 0);
+    CHECK_FALSE(news[0].serious);
+    CHECK(job.run(20, alike(4)).size() == 1);
+    CHECK_FALSE(job.watch.verdict().has_value());
+  };
+  expect(programs(&WindowPart::throttled, 0.5), "throttled",
+         "rank 1 on node1 is kept back: its control group has used up its CPU quota (ran 0.50 s of each "
+         "second)");
+  expect(programs(&WindowPart::stopped, 1), "stopped",
+         "rank 1 on node1 is kept back: a signal, or a debugger, has stopped it (for 1.00 s of each second)");
+  expect(
+      programs(&WindowPart::cpu_wait, 0.5), "shared_cores",
+      "rank 1 on node1 is kept back: its cores are shared with \"stress\" (pid 812), and it ran 50 % of the "
+      "time that it was ready to");
+}
+
+TEST_CASE("nobody is kept back where several are, where a rank's own threads share its cores, or by little") {
+  for (auto fact : {&WindowPart::throttled, &WindowPart::cpu_wait}) {
+    Window window = programs(fact, 0.5);
+    window[3] = window[1], window[3].rank = 3, window[3].*fact = 0.3;
+    CHECK_FALSE(judge_kernel_facts(window).has_value());
+    CHECK_FALSE(judge_kernel_facts(programs(fact, 0.08)).has_value());
+  }
+  CHECK_FALSE(judge_kernel_facts(programs(&WindowPart::cpu_wait, 5, false)).has_value());
+  CHECK_FALSE(judge_kernel_facts(alike(4)).has_value());
+  CHECK_FALSE(judge_kernel_facts({}).has_value());
+}
+
+TEST_CASE("ranks of which some tell of their steps are judged by the kernel's facts") {
+  Job job(2);
+  StepTimes times;
+  double wait = 0;
+  std::vector<Verdict> news;
+  for (int second = 0; second < 20; ++second) {
+    job.pass(1000);
+    times.steps += 50, times.math += 1, wait += 0.5;
+    if (auto verdict = job.tell(0, times)) news.push_back(*verdict);
+    const WorkerReport silent{.usage = WorkerUsage{.cpu = wait, .throttled = wait}};
+    if (auto verdict = job.tell(1, silent)) news.push_back(*verdict);
+  }
+  REQUIRE(news.size() == 1);
+  CHECK(news[0].rank == 1);
+  CHECK(news[0].cause == "throttled");
 }
 
 TEST_CASE("fewer than the steps of a window tell nothing, however long they take") {
