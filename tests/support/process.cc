@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <iostream>
 #include <sstream>
 #include <stdexcept>
 
@@ -23,6 +24,44 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   for (const std::string& string : strings) out.push_back(const_cast<char*>(string.c_str()));
   out.push_back(nullptr);
   return out;
+}
+
+struct Child {
+  pid_t pid;
+  std::string name;  // at most 15 characters
+  char state;
+};
+
+std::vector<Child> children_of(pid_t parent) {
+  std::vector<Child> found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry("/proc", error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string stat = read_if_there(entry->path() / "stat");
+    const std::size_t open = stat.find('('), close = stat.rfind(')');
+    if (open == std::string::npos || close == std::string::npos) continue;
+    char state = 0;
+    pid_t its_parent = 0;
+    std::istringstream(stat.substr(close + 1)) >> state >> its_parent;
+    if (its_parent == parent)
+      found.push_back({std::atoi(stat.c_str()), stat.substr(open + 1, close - open - 1), state});
+  }
+  return found;
+}
+
+// The process and its descendants, a line each, with where the kernel holds each of their threads: where a
+// log is silent that tells what a process waited for until its deadline.
+std::string tree_of(pid_t pid, const std::string& indent = "  ") {
+  const std::filesystem::path folder = "/proc/" + std::to_string(pid);
+  std::string text = indent + std::to_string(pid) + " " + read_if_there(folder / "cmdline").substr(0, 200);
+  std::ranges::replace(text, '\0', ' ');
+  std::error_code error;
+  for (std::filesystem::directory_iterator task(folder / "task", error), end; !error && task != end;
+       task.increment(error))
+    text += " [" + read_if_there(task->path() / "wchan") + "]";
+  text += "\n";
+  for (const Child& child : children_of(pid)) text += tree_of(child.pid, indent + "  ");
+  return text;
 }
 
 }  // namespace
@@ -100,6 +139,8 @@ int Process::wait(Duration limit) {
                info.si_pid == pid_;
       },
       limit);
+  if (!in_time && limit > Duration(0))
+    std::cerr << "still there after " << limit.count() << " ms, so killed:\n" << tree_of(pid_);
   if (!in_time) kill(-pid_, SIGKILL);
   int status = 0;
   waitpid(pid_, &status, 0);
@@ -166,18 +207,8 @@ std::string shell_text(const std::vector<std::string>& words) {
 
 std::vector<pid_t> children_of(pid_t parent, const std::string& name) {
   std::vector<pid_t> found;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
-    const std::string stat = read_if_there(entry.path() / "stat");
-    const std::size_t open = stat.find('('), close = stat.rfind(')');
-    if (open == std::string::npos || close == std::string::npos) continue;
-    char state = 0;
-    pid_t its_parent = 0;
-    std::istringstream(stat.substr(close + 1)) >> state >> its_parent;
-    if (its_parent == parent && state != 'Z' && stat.substr(open + 1, close - open - 1) == name) {
-      found.push_back(std::stoi(entry.path().filename()));
-    }
-  }
+  for (const Child& child : children_of(parent))
+    if (child.name == name && child.state != 'Z') found.push_back(child.pid);
   return found;
 }
 
