@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "agent/health/group_usage.h"
+#include "proto/base/text_in.h"
 #include "proto/core/utf8.h"
 
 namespace dtrun::agent {
@@ -74,15 +75,8 @@ constexpr NamedCall kCalls[] = {
     {SYS_rt_sigsuspend, "rt_sigsuspend"},
 };
 
-std::string proc_text(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 std::string proc_line(const std::string& path) {
-  const std::string text = proc_text(path);
+  const std::string text = text_in(path);
   return printable(text.substr(0, text.find('\n')));
 }
 
@@ -134,7 +128,7 @@ std::vector<std::string> threads_of(const std::string& process) {
 std::string thread_state(const std::string& thread) {
   const std::string channel = channel_of(thread), call = call_in(proc_line(thread + "/syscall")).name;
   std::string text = "  thread " + fs::path(thread).filename().string() + " (" + proc_line(thread + "/comm") +
-                     "): " + state_in(proc_text(thread + "/status"));
+                     "): " + state_in(text_in(thread + "/status"));
   if (!call.empty()) text += ", " + call;
   if (!channel.empty()) text += ", in " + channel;
   return text + "\n";
@@ -142,7 +136,7 @@ std::string thread_state(const std::string& thread) {
 
 KernelWait wait_of(const std::string& process, const std::string& thread) {
   KernelWait wait;
-  wait.state = state_in(proc_text(thread + "/status"))[0];
+  wait.state = state_in(text_in(thread + "/status"))[0];
   wait.channel = channel_of(thread);
   const CallLine call = call_in(proc_line(thread + "/syscall"));
   wait.call = call.name;
@@ -177,13 +171,13 @@ std::string thread_states(const std::vector<pid_t>& processes) {
     const std::string process = "/proc/" + std::to_string(pid);
     text += "process " + std::to_string(pid) + " (" + proc_line(process + "/comm") + ")\n";
     for (const std::string& thread : threads_of(process))
-      text += thread_state(thread) + proc_text(thread + "/stack");
+      text += thread_state(thread) + text_in(thread + "/stack");
   }
   return text;
 }
 
 std::int64_t cpu_ticks(pid_t pid) {
-  const auto stat = parse_stat(proc_text("/proc/" + std::to_string(pid) + "/stat"));
+  const auto stat = parse_stat(text_in("/proc/" + std::to_string(pid) + "/stat"));
   return stat ? stat->cpu_ticks : 0;
 }
 

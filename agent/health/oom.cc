@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-#include "agent/system/text_in.h"
+#include "proto/base/text_in.h"
 #include "proto/core/control_group.h"
 #include "proto/core/number.h"
 

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "agent/system/descriptor.h"
-#include "agent/system/text_in.h"
+#include "proto/base/text_in.h"
 #include "proto/core/control_group.h"
 #include "proto/core/number.h"
 

@@ -2,21 +2,17 @@
 
 #include <unistd.h>
 
-#include <fstream>
-#include <iterator>
 #include <string>
 
 #include "agent/local_address.h"
 #include "proto/base/ids.h"
+#include "proto/base/text_in.h"
 
 namespace dtrun::cmd {
 namespace {
 
 ClusterEnvironment cluster() {
-  ClusterEnvironment cluster{.hostname = host_name(), .file = [](const std::string& path) {
-                               std::ifstream file(path);
-                               return std::string(std::istreambuf_iterator<char>(file), {});
-                             }};
+  ClusterEnvironment cluster{.hostname = host_name(), .file = text_in};
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
     const std::size_t equals = text.find('=');

@@ -10,7 +10,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 #include <thread>
 
@@ -18,6 +17,7 @@
 #include "cmd/machine/control_groups.h"
 #include "cmd/machine/machine.h"
 #include "cmd/plan/memory_check.h"
+#include "proto/base/text_in.h"
 #include "proto/core/process_stat.h"
 
 namespace dtrun::doctor {
@@ -25,9 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
+std::string value_in(const fs::path& path) {
+  std::string text = text_in(path);
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text;
 }
@@ -67,7 +66,7 @@ std::int64_t tasks_of_user() {
   struct stat owner {};
   for (const int pid : numbered_entries("/proc")) {
     if (stat(("/proc/" + std::to_string(pid)).c_str(), &owner) != 0 || owner.st_uid != getuid()) continue;
-    const auto process = parse_stat(text_of("/proc/" + std::to_string(pid) + "/stat"));
+    const auto process = parse_stat(text_in("/proc/" + std::to_string(pid) + "/stat"));
     tasks += process ? process->threads : 1;
   }
   return tasks;
@@ -82,7 +81,7 @@ std::int64_t processes_left() {
   };
   if (const std::int64_t limit = limit_of(RLIMIT_NPROC); geteuid() != 0 && limit >= 0)
     take(limit, tasks_of_user());
-  for (const cmd::ControlGroup& group : cmd::control_groups("/", "pids"))
+  for (const ControlGroup& group : cmd::control_groups("/", "pids"))
     take(number_in(group.folder / "pids.max", -1), number_in(group.folder / "pids.current", 0));
   return least;
 }
@@ -109,7 +108,7 @@ std::vector<std::string> stale_shm() {
     if (const std::string name = entry.path().filename(); name.starts_with("nccl-")) files.push_back(name);
   if (files.empty()) return files;
   for (const int pid : numbered_entries("/proc")) {
-    const std::string maps = text_of("/proc/" + std::to_string(pid) + "/maps");
+    const std::string maps = text_in("/proc/" + std::to_string(pid) + "/maps");
     std::erase_if(
         files, [&](const std::string& file) { return maps.find("/dev/shm/" + file) != std::string::npos; });
   }
@@ -137,7 +136,7 @@ CpuSample::Times times_now() {
       times.own += static_cast<double>(part.tv_sec) + static_cast<double>(part.tv_usec) / 1e6;
   }
   for (const int pid : numbered_entries("/proc")) {
-    const auto process = parse_stat(text_of("/proc/" + std::to_string(pid) + "/stat"));
+    const auto process = parse_stat(text_in("/proc/" + std::to_string(pid) + "/stat"));
     if (pid != getpid() && process)
       times.processes.emplace_back(pid, static_cast<double>(process->own_ticks) * tick);
   }
@@ -153,7 +152,7 @@ std::string busiest(const CpuSample::Times& begin, const CpuSample::Times& end) 
     if (used > most) most = used, worst = pid;
   }
   if (worst == 0) return "";
-  return text_of("/proc/" + std::to_string(worst) + "/comm") + " (pid " + std::to_string(worst) + ")";
+  return value_in("/proc/" + std::to_string(worst) + "/comm") + " (pid " + std::to_string(worst) + ")";
 }
 
 std::string vector_level() {
@@ -194,7 +193,7 @@ LimitFacts read_limits(const JobSpec& spec) {
   limits.processes_wanted = spec.nproc * (lanes_of(spec) + kThreadsOfWorker) + kOthers;
   limits.locked_memory = limit_of(RLIMIT_MEMLOCK);
   limits.core_size = limit_of(RLIMIT_CORE);
-  limits.core_pattern = text_of("/proc/sys/kernel/core_pattern");
+  limits.core_pattern = value_in("/proc/sys/kernel/core_pattern");
   limits.ptrace_scope = static_cast<int>(number_in("/proc/sys/kernel/yama/ptrace_scope", 0));
   limits.debuggers = found_in_path({"py-spy", "gdb"});
   return limits;
@@ -241,8 +240,8 @@ CpuFacts CpuSample::read(const JobSpec& spec) const {
   cpu.workers = spec.nproc;
   cpu.lanes = lanes_of(spec);
   const fs::path scaling = "/sys/devices/system/cpu/cpu0/cpufreq";
-  cpu.governor = text_of(scaling / "scaling_governor");
-  cpu.scaling_driver = text_of(scaling / "scaling_driver");
+  cpu.governor = value_in(scaling / "scaling_governor");
+  cpu.scaling_driver = value_in(scaling / "scaling_driver");
   cpu.numa_nodes = numa_nodes();
   cpu.vectors = vector_level();
   return cpu;

@@ -1,18 +1,13 @@
 #include "cmd/machine/control_groups.h"
 
 #include <fstream>
-#include <sstream>
+
+#include "proto/base/text_in.h"
 
 namespace dtrun::cmd {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string text_of(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
 
 // A group without a file of either version limits nothing.
 std::optional<CpuQuota> quota_of(const ControlGroup& group) {
@@ -35,8 +30,8 @@ std::optional<CpuQuota> quota_of(const ControlGroup& group) {
 }  // namespace
 
 std::vector<ControlGroup> control_groups(const fs::path& root, const std::string& controller) {
-  std::vector<ControlGroup> groups = dtrun::control_groups(controller, text_of(root / "proc/self/cgroup"),
-                                                           text_of(root / "proc/self/mountinfo"));
+  std::vector<ControlGroup> groups = dtrun::control_groups(controller, text_in(root / "proc/self/cgroup"),
+                                                           text_in(root / "proc/self/mountinfo"));
   for (ControlGroup& group : groups) group.folder = root / group.folder.relative_path();
   return groups;
 }

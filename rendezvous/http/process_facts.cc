@@ -4,20 +4,14 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <sstream>
 
+#include "proto/base/text_in.h"
 #include "proto/core/process_stat.h"
 
 namespace dtrun::rendezvous {
 namespace {
-
-std::string text_of(const char* path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
 
 double boot_time(const std::string& system_stat) {
   std::istringstream lines(system_stat);
@@ -43,7 +37,7 @@ ProcessFacts process_facts_in(const std::string& stat, const std::string& system
 
 ProcessFacts read_process_facts() {
   ProcessFacts facts =
-      process_facts_in(text_of("/proc/self/stat"), text_of("/proc/stat"),
+      process_facts_in(text_in("/proc/self/stat"), text_in("/proc/stat"),
                        static_cast<double>(sysconf(_SC_CLK_TCK)), static_cast<double>(sysconf(_SC_PAGESIZE)));
   std::error_code error;
   for (auto file = std::filesystem::directory_iterator("/proc/self/fd", error);

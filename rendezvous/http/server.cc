@@ -25,12 +25,11 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <list>
 #include <thread>
 #include <utility>
 
+#include "proto/base/text_in.h"
 #include "proto/core/exit_codes.h"
 #include "rendezvous/http/access.h"
 
@@ -68,9 +67,7 @@ SocketAddress address_of(const Tcp::endpoint& end) {
 bool is_of_own_user(const Tcp::endpoint& peer, const Tcp::endpoint& own) {
   if (!is_loopback(address_of(peer))) return false;
   for (const char* const name : {"/proc/net/tcp", "/proc/net/tcp6"}) {
-    std::ifstream file(name);
-    const std::string table(std::istreambuf_iterator<char>(file), {});
-    if (const auto owner = owner_of(table, address_of(peer), address_of(own)))
+    if (const auto owner = owner_of(text_in(name), address_of(peer), address_of(own)))
       return *owner == geteuid() || *owner == 0;
   }
   return false;
