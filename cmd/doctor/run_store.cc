@@ -1,10 +1,21 @@
 #include "cmd/doctor/run_store.h"
 
+#include <poll.h>
+
+#include <algorithm>
 #include <cstdlib>
 
 #include "proto/core/contract.h"
 
 namespace dtrun::doctor {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// From a coordinator that is there, also one that has just been elected.
+constexpr std::chrono::seconds kForAnswer{30};
+
+}  // namespace
 
 Result<RunStore> RunStore::open() {
   const char* const fd = std::getenv(kEnvControlFd);
@@ -17,7 +28,7 @@ Status RunStore::set(const std::string& key, const std::string& value) {
   request.set_op(control::KvRequest::SET);
   request.set_key(key);
   request.set_value(value);
-  return ask(std::move(request)).status();
+  return ask(std::move(request), kForAnswer).status();
 }
 
 Result<std::string> RunStore::get(const std::string& key, std::chrono::milliseconds timeout) {
@@ -25,12 +36,14 @@ Result<std::string> RunStore::get(const std::string& key, std::chrono::milliseco
   request.set_op(control::KvRequest::GET);
   request.set_key(key);
   request.set_timeout_ms(timeout.count());
-  return ask(std::move(request));
+  return ask(std::move(request), timeout + kForAnswer);
 }
 
 // What else the agent says is for workers that train.
-Result<std::string> RunStore::ask(control::KvRequest request) {
+Result<std::string> RunStore::ask(control::KvRequest request, std::chrono::milliseconds limit) {
   const Status gone(kExitUnavailable, "the agent is gone");
+  const auto deadline = Clock::now() + limit;
+  const std::string key = request.key();
   request.set_id(++requests_);
   control::FromWorker message;
   *message.mutable_kv() = std::move(request);
@@ -39,6 +52,10 @@ Result<std::string> RunStore::ask(control::KvRequest request) {
     auto reply = messages_.next();
     if (!reply.ok()) return reply.status();
     if (!reply.value()) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+      pollfd answer{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+      if (poll(&answer, 1, static_cast<int>(std::max<std::int64_t>(0, left))) == 0)
+        return Status(kExitUnavailable, "the agent does not answer, asked for " + key);
       if (messages_.read_from(socket_.get()) == Portion::kEnd) return gone;
       continue;
     }

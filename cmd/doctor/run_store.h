@@ -19,13 +19,14 @@ class RunStore {
   // Of this process, from its environment. EX_USAGE if no agent started it.
   static Result<RunStore> open();
 
+  // EX_UNAVAILABLE: the agent is gone, or does not answer.
   Status set(const std::string& key, const std::string& value);
-  // Waits for the key. EX_UNAVAILABLE if it does not come.
+  // Waits for the key. EX_UNAVAILABLE also if it does not come.
   Result<std::string> get(const std::string& key, std::chrono::milliseconds timeout);
 
  private:
   explicit RunStore(int fd) : socket_(fd) {}
-  Result<std::string> ask(control::KvRequest request);
+  Result<std::string> ask(control::KvRequest request, std::chrono::milliseconds limit);
 
   agent::Descriptor socket_;
   MessageReader<control::FromAgent> messages_;
