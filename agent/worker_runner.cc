@@ -25,7 +25,8 @@ namespace dtrun::agent {
 namespace {
 
 constexpr std::chrono::milliseconds kHeartbeatFileLook{500};
-constexpr int kNoWorker = -1;  // a request of this agent's own: no worker's serial number
+constexpr std::size_t kMostOfLine = 160;  // bytes
+constexpr int kNoWorker = -1;             // a request of this agent's own: no worker's serial number
 
 // The PCI address of the worker's GPU; empty if it is not known.
 std::string gpu_of(const JobSpec& spec, int local_rank) {
@@ -136,6 +137,7 @@ std::vector<WorkerReport> WorkerRunner::reports() {
     if (usage == usages.end()) continue;
     report.usage = usage->second;
     report.usage->output_age = worker->output_age(now);
+    report.usage->last_line = printable(worker->last_line().substr(0, kMostOfLine));
   }
   return reports;
 }

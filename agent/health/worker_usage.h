@@ -43,8 +43,8 @@ class WorkerUsages {
 
   // Workers start: there is nothing to be seen of them, and no time to lose.
   void rest(Clock::time_point now) { looked_at_ = now; }
-  // By worker; output_age is not looked at. All numbers but resident_bytes and those of the neighbour only
-  // grow while the worker lives.
+  // By worker; output_age and last_line are not looked at. All numbers but resident_bytes and those of the
+  // neighbour only grow while the worker lives.
   const std::map<pid_t, WorkerUsage>& look(const std::vector<pid_t>& leaders, Clock::time_point now);
 
  private:

@@ -48,6 +48,7 @@ class LogWriter {
     plan_.console = plan_.console || shown;  // else as before: its file may have failed
   }
 
+  std::string_view last_line() const { return tail_.last(); }
   std::vector<std::string> tail() const { return tail_.lines(); }
 
  private:

@@ -213,6 +213,7 @@ void WorkerProcess::read_output(Output* output) {
   if (n > 0) {
     output_bytes_ += static_cast<std::uint64_t>(n);
     output_at_ = Loop::Clock::now();
+    spoke_last_ = output;
   }
   if (n > 0) return output->writer.push({chunk, static_cast<std::size_t>(n)});
   if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;

@@ -113,6 +113,10 @@ class WorkerProcess {
   // As it said last in its generation, and how long its output has been silent.
   const WorkerReport& report() const { return report_; }
   void set_report(WorkerReport report) { report_ = std::move(report); }
+  // Of the stream that it wrote to last.
+  std::string_view last_line() const {
+    return spoke_last_ ? spoke_last_->writer.last_line() : std::string_view();
+  }
   double output_age(Loop::Clock::time_point now) const {
     return std::chrono::duration<double>(now - std::max(started_at_, output_at_)).count();
   }
@@ -162,6 +166,7 @@ class WorkerProcess {
   int last_pid_ = -1;
   Descriptor handle_;  // pidfd
   std::optional<Output> out_, err_;
+  const Output* spoke_last_ = nullptr;  // one of them; null: it has written nothing
   std::unique_ptr<ControlChannel> control_;
   std::string error_;
   bool condemned_ = false;

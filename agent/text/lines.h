@@ -75,6 +75,8 @@ class Tail {
     lines_.emplace_back(printable(line.substr(0, kLength)));
     if (line.size() > kLength) lines_.back() += "...";
   }
+  // The newest; empty: none.
+  std::string_view last() const { return lines_.empty() ? std::string_view() : lines_.back(); }
   std::vector<std::string> lines() const { return {lines_.begin(), lines_.end()}; }
 
  private:

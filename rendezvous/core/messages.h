@@ -127,7 +127,6 @@ struct Join {
 
   bool operator==(const Join&) const = default;
 };
-// The kernel's account of a worker, of any program, and of all its descendants, since it began.
 // Of the processes that are no workers of the job's node, the one that has used most of the cores of one of
 // late.
 struct Neighbour {
@@ -137,6 +136,7 @@ struct Neighbour {
 
   bool operator==(const Neighbour&) const = default;
 };
+// The kernel's account of a worker, of any program, and of all its descendants, since it began.
 struct WorkerUsage {
   double cpu = 0;                           // seconds, as are these two
   double cpu_wait = 0;                      // its threads were ready to run, and had no CPU
@@ -148,6 +148,7 @@ struct WorkerUsage {
   double output_age = 0;                    // seconds since it wrote a line last, or began
   double stopped = 0;                       // seconds: by a signal, or a debugger
   std::optional<Neighbour> neighbour = {};  // none: no other program is known to use its cores
+  std::string last_line = {};               // that it wrote, cut; empty: none
 
   bool operator==(const WorkerUsage&) const = default;
 };

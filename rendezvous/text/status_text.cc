@@ -236,6 +236,7 @@ Json json_of(const rendezvous::WorkerUsage& usage) {
             {"written_bytes", usage.written_bytes},
             {"resident_bytes", usage.resident_bytes},
             {"output_age", usage.output_age}};
+  if (!usage.last_line.empty()) json["last_line"] = printable_line(usage.last_line);
   if (const auto& other = usage.neighbour)
     json["neighbour"] = {{"pid", other->pid}, {"name", printable_line(other->name)}, {"cpus", other->cpus}};
   return json;

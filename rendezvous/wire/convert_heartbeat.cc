@@ -24,7 +24,8 @@ WorkerUsage from_wire(const v1::WorkerUsage& wire) {
           .resident_bytes = wire.resident_bytes(),
           .output_age = wire.output_age(),
           .stopped = wire.stopped(),
-          .neighbour = wire.has_neighbour() ? std::optional(from_wire(wire.neighbour())) : std::nullopt};
+          .neighbour = wire.has_neighbour() ? std::optional(from_wire(wire.neighbour())) : std::nullopt,
+          .last_line = wire.last_line()};
 }
 
 void to_wire(const WorkerUsage& usage, v1::WorkerUsage* wire) {
@@ -37,6 +38,7 @@ void to_wire(const WorkerUsage& usage, v1::WorkerUsage* wire) {
   wire->set_resident_bytes(usage.resident_bytes);
   wire->set_output_age(usage.output_age);
   wire->set_stopped(usage.stopped);
+  wire->set_last_line(usage.last_line);
   if (usage.neighbour) to_wire(*usage.neighbour, wire->mutable_neighbour());
 }
 

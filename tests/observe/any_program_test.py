@@ -22,11 +22,12 @@ DTRUN = pathlib.Path(sys.argv.pop(1)).resolve() / "bin/dtrun"
 KUBEFLOW = pathlib.Path(__file__).resolve().parents[1] / "e2e/kubeflow_server.py"
 LIMIT_S = 60
 STEPS = 700
-# Each rank's steps take 20 ms: half of it rank 1 waits, for rank 0, which reads data. Rank 0 writes in place, rank 1 renames.
+# A line of each rank comes first, longer than what a status keeps of it. Each rank's steps take 20 ms: half of it rank 1 waits, for rank 0, which reads data. Rank 0 writes in place, rank 1 renames.
 SCRIPT = """
-import json, os, pathlib, time
+import json, os, pathlib, sys, time
 rank, waited = int(os.environ["RANK"]), 0.0
 file = pathlib.Path(os.environ["DTRUN_HEARTBEAT_FILE"])
+print("\\033[1mrank", rank, "loads", "é" * 200, file=sys.stderr, flush=True)
 for step in range(1, %d + 1):
     time.sleep(0.01)
     begin = time.perf_counter()
@@ -159,6 +160,8 @@ class AnyProgram(unittest.TestCase):
         self.assertEqual(now["progress"]["samples_per_second"], 1600)
         for rank, worker in enumerate(now["nodes"][0]["workers"]):
             self.assertGreater(worker["step"], 100)
+            self.assertTrue(worker["usage"]["last_line"].startswith("?[1mrank %d loads éé" % rank), worker)
+            self.assertLessEqual(len(worker["usage"]["last_line"].encode()), 160)
             times = worker["times"]
             waited, other = ("wait_peers", "data") if rank == 1 else ("data", "wait_peers")
             self.assertTrue(0.3 < times[waited] / (times["math"] + times[waited]) < 0.7, worker)

@@ -84,7 +84,7 @@ function showRank(run, worker) {
                           value => (1000 * value).toFixed(1) + " ms"]),
     total("cpu", seconds), ["ready, no CPU", usage.cpu_wait, seconds], total("throttled", seconds),
     total("major faults", whole.format), total("read bytes", bytes), total("written bytes", bytes), ["memory", usage.resident_bytes, bytes],
-    ["last output", usage.output_age, value => duration(value) + " ago"]]);
+    ["last output", usage.output_age, value => duration(value) + " ago"], ["its last line", usage.last_line, String]]);
   const peer = waits && (waits.rank === null ? "all others" : "rank " + waits.rank);
   const sentences = [
     run.verdict && run.verdict.rank === worker.rank ? run.verdict.text : "",
