@@ -14,7 +14,8 @@ using Json = nlohmann::ordered_json;
 using Kind = Operation::Kind;
 
 // Numbers of tracks, in the order in which they are shown. Messages take as many as overlap.
-constexpr int kSteps = 0, kFirstLane = 1, kWriter = 100'000, kSends = 100'001, kFirstMessages = 100'002;
+constexpr int kSteps = 0, kFirstLane = 1, kWriter = 1000, kSends = 1001, kFirstMessages = 1002;
+constexpr int kTracksOfRank = 10'000;
 
 // An operation on the coordinator's clock, in ns.
 struct Span {
@@ -29,6 +30,10 @@ struct Span {
 
 // The piece of a bucket that one rank sends to others.
 using Parcel = std::tuple<std::int64_t, std::int64_t, int, int>;  // generation, step, bucket, sender
+
+// A thread's number. Perfetto takes the thread with its process's number for the main one, and has none of
+// the number 0 in any other process: each rank's steps are its main thread, and no number is of two ranks.
+int thread_of(int rank, int track) { return track == kSteps ? rank : (rank + 1) * kTracksOfRank + track; }
 
 double microseconds(std::int64_t ns) { return static_cast<double>(ns) / 1000; }
 
@@ -138,25 +143,29 @@ class Writer {
     for (const auto& [rank, operations] : record_.ranks())
       if (!operations.empty()) hosts[rank] = record_.host_of(operations.back().node);
     for (const auto& [rank, of_rank] : tracks) {
-      add_name("process_name", rank, 0, "rank " + std::to_string(rank) + " on " + hosts[rank]);
+      add_name("process_name", rank, kSteps, "rank " + std::to_string(rank) + " on " + hosts[rank]);
       add({{"name", "process_sort_index"},
            {"ph", "M"},
            {"pid", rank},
-           {"tid", 0},
+           {"tid", thread_of(rank, kSteps)},
            {"args", {{"sort_index", rank}}}});
       for (const auto& [track, shown] : of_rank) {
         add_name("thread_name", rank, track, name_of_track(track));
         add({{"name", "thread_sort_index"},
              {"ph", "M"},
              {"pid", rank},
-             {"tid", track},
+             {"tid", thread_of(rank, track)},
              {"args", {{"sort_index", track}}}});
       }
     }
   }
 
   void add_name(const char* what, int rank, int track, const std::string& name) {
-    add({{"name", what}, {"ph", "M"}, {"pid", rank}, {"tid", track}, {"args", {{"name", name}}}});
+    add({{"name", what},
+         {"ph", "M"},
+         {"pid", rank},
+         {"tid", thread_of(rank, track)},
+         {"args", {{"name", name}}}});
   }
 
   void write(const Span& span) {
@@ -173,7 +182,7 @@ class Writer {
          {"ts", at(span.began)},
          {"dur", microseconds(std::max<std::int64_t>(1, span.ended - span.began))},
          {"pid", span.rank},
-         {"tid", span.track},
+         {"tid", thread_of(span.rank, span.track)},
          {"args", std::move(arguments)}});
   }
 
@@ -213,8 +222,13 @@ class Writer {
 
   // `phase`: "s" where it starts, "f" where it ends, within the span.
   void add_arrow(const char* phase, int id, const Span& span, std::int64_t time) {
-    Json arrow{{"name", "bucket"}, {"cat", "exchange"}, {"ph", phase},      {"id", id},
-               {"ts", at(time)},   {"pid", span.rank},  {"tid", span.track}};
+    Json arrow{{"name", "bucket"},
+               {"cat", "exchange"},
+               {"ph", phase},
+               {"id", id},
+               {"ts", at(time)},
+               {"pid", span.rank},
+               {"tid", thread_of(span.rank, span.track)}};
     if (*phase == 'f') arrow["bp"] = "e";
     add(arrow);
   }
@@ -249,7 +263,7 @@ class Writer {
          {"s", "p"},
          {"ts", at(time)},
          {"pid", rank},
-         {"tid", kSteps}});
+         {"tid", thread_of(rank, kSteps)}});
   }
 
   const TraceRecord& record_;

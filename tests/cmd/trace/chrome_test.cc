@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/cmd/trace/traced.h"
@@ -57,7 +58,14 @@ TEST_CASE("all ranks are on one clock, each with its lanes, in microseconds from
   CHECK(step[0]["pid"] == 0);
   REQUIRE(math.size() == 1);
   CHECK(math[0]["ts"] == 100);
-  CHECK(math[0]["tid"] == 2);
+  // For Perfetto a process's main thread has its number, and no two threads have the same.
+  CHECK(math[0]["tid"] == 10'002);
+  std::map<int, int> ranks;
+  for (const Json& name : find(events, "M", "thread_name")) {
+    const int rank = name["pid"], thread = name["tid"];
+    CHECK(ranks.try_emplace(thread, rank).first->second == rank);
+    CHECK((name["args"]["name"] == "steps") == (thread == rank));
+  }
   REQUIRE(receive.size() == 1);
   CHECK(receive[0]["ts"] == 200);
   CHECK(receive[0]["dur"] == 250);
