@@ -111,6 +111,23 @@ double largest_difference(const std::vector<double>& ours, const std::vector<dou
   return largest;
 }
 
+// Of batch norms, as the trained model has them.
+void compare_running(const std::filesystem::path& output, const worker::Program& program,
+                     const Json& theirs) {
+  const std::vector<float> trained = worker::load_parameters(output, program);
+  std::size_t compared = 0;
+  for (const worker::Parameter& parameter : program.parameters) {
+    if (!parameter.running) continue;
+    CAPTURE(parameter.name);
+    const auto expected = theirs.at(parameter.name).get<std::vector<double>>();
+    REQUIRE(expected.size() == parameter.size);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      CHECK(trained[parameter.offset + i] == doctest::Approx(expected[i]).epsilon(1e-4).scale(0.1));
+    ++compared;
+  }
+  CHECK(compared == theirs.size());
+}
+
 void compare(const Case& one) {
   CAPTURE(one.name);
   const Folder folder;
@@ -169,10 +186,11 @@ void compare(const Case& one) {
   for (const auto& curve : curves.items()) {
     const std::string& variant = curve.key();
     CAPTURE(variant);
-    const double difference = largest_difference(ours, curve.value().get<std::vector<double>>());
-    if (variant == "exact")
+    const double difference = largest_difference(ours, curve.value()["losses"].get<std::vector<double>>());
+    if (variant == "exact") {
       CHECK(difference < kRounding);
-    else
+      compare_running(folder / "out", program, curve.value()["running"]);
+    } else
       CHECK(difference > kFault);
   }
 }
@@ -202,4 +220,34 @@ TEST_CASE("the losses of a convnet are PyTorch's") {
   compare({"convnet, adamw", {{"type", "convnet"}}, adamw(1e-3)});
   compare(
       {"convnet, sgd", {{"type", "convnet"}, {"channels", {6, 8, 10}}, {"kernel_size", 3}}, sgd(0.1, false)});
+}
+
+TEST_CASE(
+    "the losses of images with batch norms, strides and padding are PyTorch's, and running statistics too") {
+  if (!why_no_torch().empty()) return skip(why_no_torch());
+  const auto conv = [](int channels, int stride) {
+    return Json{{"Conv2d",
+                 {{"out_channels", channels},
+                  {"kernel_size", 3},
+                  {"stride", stride},
+                  {"padding", 1},
+                  {"bias", false}}}};
+  };
+  const Json model{{"type", "layers"},
+                   {"layers",
+                    {conv(6, 1),
+                     "BatchNorm2d",
+                     "ReLU",
+                     {{"MaxPool2d", {{"kernel_size", 3}, {"stride", 2}, {"padding", 1}}}},
+                     conv(8, 2),
+                     {{"BatchNorm2d", {{"momentum", 0.2}, {"eps", 0.01}}}},
+                     "ReLU",
+                     {{"AdaptiveAvgPool2d", {{"output_size", 1}}}},
+                     "Flatten",
+                     {{"Linear", {{"out_features", 16}}}},
+                     "BatchNorm1d",
+                     "ReLU",
+                     "Linear"}}};
+  compare({"batch norms, adamw", model, adamw(2e-3)});
+  compare({"batch norms, sgd", model, sgd(0.01, false)});
 }

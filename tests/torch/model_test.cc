@@ -83,9 +83,9 @@ TEST_CASE("and in a model of one's own, with a residual, an input further up, an
       {"model.type=layers",
        "model.layers=["
        R"({"MaxPool2d": {"kernel_size": 3, "stride": 2, "padding": 1}, "name": "pool"}, )"
-       R"({"Conv2d": {"out_channels": 8, "kernel_size": 3, "stride": 2, "padding": 1, "bias": false}, "name": "narrow"}, "ReLU", "Flatten", )"
+       R"({"Conv2d": {"out_channels": 8, "kernel_size": 3, "stride": 2, "padding": 1, "bias": false}, "name": "narrow"}, "BatchNorm2d", "ReLU", "Flatten", )"
        R"({"Linear": {"out_features": 32}, "name": "left"}, {"LayerNorm": {}}, )"
        R"({"Conv2d": {"out_channels": 4, "kernel_size": 7}, "name": "wide", "input": "pool"}, )"
        R"({"GELU": {"approximate": "tanh"}}, {"AdaptiveAvgPool2d": {"output_size": 1}}, "Flatten", {"Dropout": {"p": 0.1}}, )"
-       R"({"Linear": {"out_features": 32}, "name": "right"}, {"add": "5"}, "ReLU", {"Linear": {}, "name": "out"}])"});
+       R"({"Linear": {"out_features": 32}, "name": "right"}, {"add": "6"}, "BatchNorm1d", "ReLU", {"Linear": {}, "name": "out"}])"});
 }

@@ -16,6 +16,8 @@ enum class LayerType : std::uint8_t {
   kAdaptiveAvgPool2d,
   kLinear,
   kLayerNorm,
+  kBatchNorm2d,
+  kBatchNorm1d,
   kReLU,
   kGELU,
   kDropout,
@@ -23,10 +25,9 @@ enum class LayerType : std::uint8_t {
   kAdd,  // no module: the sum of two layers' outputs
 };
 template <>
-inline constexpr auto kNamesOf<LayerType> = std::to_array<std::string_view>({"Conv2d", "MaxPool2d",
-                                                                             "AdaptiveAvgPool2d", "Linear",
-                                                                             "LayerNorm", "ReLU", "GELU",
-                                                                             "Dropout", "Flatten", "add"});
+inline constexpr auto kNamesOf<LayerType> = std::to_array<std::string_view>(
+    {"Conv2d", "MaxPool2d", "AdaptiveAvgPool2d", "Linear", "LayerNorm", "BatchNorm2d", "BatchNorm1d", "ReLU",
+     "GELU", "Dropout", "Flatten", "add"});
 
 enum class Approximation : std::uint8_t { kTanh };
 template <>
@@ -45,11 +46,12 @@ struct Layer {
   bool bias = true;                       // Conv2d, Linear
   int output_size = 1;                    // AdaptiveAvgPool2d
   std::optional<int> out_features = {};   // Linear; the data's classes unless given
-  // Conv2d's in_channels, Linear's in_features, LayerNorm's normalized_shape: follow from the data, and are
-  // compared with it where they are given.
+  // Conv2d's in_channels, Linear's in_features, LayerNorm's normalized_shape, BatchNorm's num_features:
+  // follow from the data, and are compared with it where they are given.
   std::optional<int> in = {};
   std::optional<Approximation> approximate = {};  // GELU
   double p = 0.5;                                 // Dropout
+  double eps = 1e-5, momentum = 0.1;              // BatchNorm
 };
 
 }  // namespace dtrun::worker

@@ -36,6 +36,8 @@ FieldRef in(Layer& layer) {
 constexpr Range kCount{.min = 1, .max = 1 << 17};
 constexpr Range kKernel{.min = 1, .max = 31};
 constexpr Range kPadding{.min = 0, .max = 30};
+constexpr Range kEpsilon{.min = 0, .max = 1, .min_open = true};
+constexpr Range kMomentum{.min = 0, .max = 1};
 constexpr Argument kArguments[] = {
     {LayerType::kConv2d, "in_channels", in<&Layer::in>, false, kCount},
     {LayerType::kConv2d, "out_channels", in<&Layer::out_channels>, true, {.min = 1, .max = 4096}},
@@ -51,6 +53,12 @@ constexpr Argument kArguments[] = {
     {LayerType::kLinear, "out_features", in<&Layer::out_features>, false, kCount},
     {LayerType::kLinear, "bias", in<&Layer::bias>},
     {LayerType::kLayerNorm, "normalized_shape", in<&Layer::in>, false, kCount},
+    {LayerType::kBatchNorm2d, "num_features", in<&Layer::in>, false, kCount},
+    {LayerType::kBatchNorm2d, "eps", in<&Layer::eps>, false, kEpsilon},
+    {LayerType::kBatchNorm2d, "momentum", in<&Layer::momentum>, false, kMomentum},
+    {LayerType::kBatchNorm1d, "num_features", in<&Layer::in>, false, kCount},
+    {LayerType::kBatchNorm1d, "eps", in<&Layer::eps>, false, kEpsilon},
+    {LayerType::kBatchNorm1d, "momentum", in<&Layer::momentum>, false, kMomentum},
     {LayerType::kGELU, "approximate", in<&Layer::approximate>, true},
     {LayerType::kDropout, "p", in<&Layer::p>, false, {.min = 0, .max = 1, .max_open = true}},
 };
@@ -65,6 +73,8 @@ constexpr Reason kReasons[] = {
     {"Softmax", kInTheLoss},
     {"CrossEntropyLoss", kInTheLoss},
     {"bias", "leave it out: each such layer has one"},
+    {"affine", "leave it out: each such layer has a weight and a bias"},
+    {"track_running_stats", "leave it out: each such layer does"},
     {"inplace", "leave it out: memory is planned for the whole model"},
 };
 

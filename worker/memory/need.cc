@@ -230,9 +230,10 @@ std::string in_words(const MemoryNeed& need) {
 }
 
 Status check_fit(const JobConfig& config, const DatasetFacts& data) try {
-  make_program(config, data.spec);
-  const bool counted = config.data.type != DataType::kCsv;  // a table's rows are known only after reading it
-  const std::string refusal = counted ? too_few_samples(config.train, data.train) : "";
+  const Program program = make_program(config, data.spec);
+  if (config.data.type == DataType::kCsv) return Status();  // a table's rows are known only after reading it
+  std::string refusal = too_few_samples(config.train, data.train);
+  if (refusal.empty()) refusal = too_few_values(program, config.train, data.train);
   return refusal.empty() ? Status() : Status(kExitConfig, refusal);
 } catch (const WorkerError& error) {
   return Status(error.exit_code(), error.what());

@@ -31,7 +31,7 @@ std::vector<VectorRange> cut_buckets(const Program& program) {
     const std::vector<std::size_t> parameters = parameters_of(node->op);
     if (parameters.empty()) continue;
     const std::size_t begin = program.parameters[parameters.front()].offset;
-    if (begin >= end || (end - begin < smallest && begin != 0)) continue;
+    if (begin >= end || (end - begin < smallest && begin != program.running)) continue;
     const bool read_before = std::any_of(program.nodes.begin(), node.base() - 1, [&](const Node& earlier) {
       const std::vector<std::size_t> theirs = parameters_of(earlier.op);
       return !theirs.empty() && program.parameters[theirs.back()].offset >= begin;
@@ -40,6 +40,7 @@ std::vector<VectorRange> cut_buckets(const Program& program) {
     buckets.push_back({begin, end});
     end = begin;
   }
+  buckets.back().begin = 0;
   return buckets;
 }
 
@@ -132,6 +133,24 @@ Value ProgramBuilder::layer_norm(Value in, const std::string& name) {
   return push(LayerNorm{.width = width, .weight = weight, .bias = bias}, in, row(in));
 }
 
+Value ProgramBuilder::batch_norm(Value in, const std::string& name, bool images, double epsilon,
+                                 double momentum) {
+  const int channels = row(in).channels;
+  const std::size_t weight = add_parameter(name + ".weight", {channels}, ConstantInit{1});
+  const std::size_t bias = add_parameter(name + ".bias", {channels}, ConstantInit{0});
+  const std::size_t mean = add_parameter(name + ".running_mean", {channels}, ConstantInit{0}, true);
+  const std::size_t variance = add_parameter(name + ".running_var", {channels}, ConstantInit{1}, true);
+  return push(BatchNorm{.channels = channels,
+                        .weight = weight,
+                        .bias = bias,
+                        .mean = mean,
+                        .variance = variance,
+                        .images = images,
+                        .epsilon = epsilon,
+                        .momentum = momentum},
+              in, row(in));
+}
+
 Value ProgramBuilder::embedding(Value in, const std::string& name, int classes, int width, Init init) {
   const std::size_t weight = add_parameter(name + ".weight", {classes, width}, init);
   return push(Embedding{.classes = classes, .width = width, .weight = weight}, in, {width, 1, 1});
@@ -163,21 +182,27 @@ std::size_t ProgramBuilder::parameter(const std::string& name) const {
 
 Program ProgramBuilder::finish(Value logits) {
   push(LogSoftmaxNll{static_cast<int>(row(logits).size())}, logits, {1, 1, 1});
+  for (Parameter& parameter : program_.parameters)
+    if (!parameter.running) parameter.offset += program_.running;
+  program_.size += program_.running;
   program_.buckets = cut_buckets(program_);
   return std::move(program_);
 }
 
-std::size_t ProgramBuilder::add_parameter(std::string name, std::vector<std::int64_t> shape, Init init) {
+// Running statistics have a count of their own: finish() puts them in front.
+std::size_t ProgramBuilder::add_parameter(std::string name, std::vector<std::int64_t> shape, Init init,
+                                          bool running) {
   const auto size = static_cast<std::size_t>(
       std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>()));
   const bool decays = shape.size() >= 2;
   program_.parameters.push_back({.name = std::move(name),
                                  .shape = std::move(shape),
-                                 .offset = program_.size,
+                                 .offset = running ? program_.running : program_.size,
                                  .size = size,
                                  .init = init,
-                                 .decays = decays});
-  program_.size += size;
+                                 .decays = decays,
+                                 .running = running});
+  (running ? program_.running : program_.size) += size;
   return program_.parameters.size() - 1;
 }
 

@@ -34,6 +34,9 @@ class ProgramBuilder {
   Value relu(Value in);
   Value gelu(Value in);
   Value layer_norm(Value in, const std::string& name);
+  // Of each channel. Its running statistics are named NAME.running_mean and NAME.running_var.
+  Value batch_norm(Value in, const std::string& name, bool images, double epsilon = 1e-5,
+                   double momentum = 0.1);
   Value embedding(Value in, const std::string& name, int classes, int width, Init init);
   Value add_positions(Value in, const std::string& name, int positions, Init init);
   Value attention(Value in, int heads);
@@ -51,7 +54,8 @@ class ProgramBuilder {
   Program finish(Value logits);
 
  private:
-  std::size_t add_parameter(std::string name, std::vector<std::int64_t> shape, Init init);
+  std::size_t add_parameter(std::string name, std::vector<std::int64_t> shape, Init init,
+                            bool running = false);
   Value push(const Op& op, std::array<Value, 2> in, ValueShape out);
   Value push(const Op& op, Value in, SampleShape out_row);
 

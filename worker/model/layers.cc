@@ -44,8 +44,9 @@ class LayerBuilder {
   void check_input(const Layer& layer, Value in) const {
     const SampleShape& shape = net_.row(in);
     const bool windows = layer.type == LayerType::kConv2d || layer.type == LayerType::kMaxPool2d;
-    const bool rows = layer.type == LayerType::kLinear || layer.type == LayerType::kLayerNorm;
-    if (windows || layer.type == LayerType::kAdaptiveAvgPool2d)
+    const bool rows = layer.type == LayerType::kLinear || layer.type == LayerType::kLayerNorm ||
+                      layer.type == LayerType::kBatchNorm1d;
+    if (windows || layer.type == LayerType::kAdaptiveAvgPool2d || layer.type == LayerType::kBatchNorm2d)
       require(!flat_[in], "takes images, and a row of " + std::to_string(shape.channels) + " reaches it");
     if (windows) check_size(layer, shape);
     if (rows)
@@ -70,6 +71,10 @@ class LayerBuilder {
         return net_.linear(in, layer.name, *layer.out_features, layer.bias);
       case LayerType::kLayerNorm:
         return net_.layer_norm(in, layer.name);
+      case LayerType::kBatchNorm2d:
+      case LayerType::kBatchNorm1d:
+        return net_.batch_norm(in, layer.name, layer.type == LayerType::kBatchNorm2d, layer.eps,
+                               layer.momentum);
       case LayerType::kReLU:
         return net_.relu(in);
       case LayerType::kGELU:

@@ -17,7 +17,7 @@ std::string text(int number) { return std::to_string(number); }
 std::string call(const char* name, const std::vector<int>& arguments, bool bias = true) {
   std::string text = std::string(name) + "(";
   for (int argument : arguments) text += (text.back() == '(' ? "" : ", ") + std::to_string(argument);
-  return text + (bias ? ")" : ", bias=False)");
+  return text + (bias ? ")" : ", False)");
 }
 
 std::vector<std::size_t> indices(std::size_t weight, std::optional<std::size_t> bias) {
@@ -36,12 +36,16 @@ std::string named(const Program& program, std::size_t weight, const std::string&
   return name.substr(0, name.rfind('.')) + "=" + layer;
 }
 
+std::string batch_norm_name(const BatchNorm& norm) { return norm.images ? "BatchNorm2d" : "BatchNorm1d"; }
+
 struct TorchModule {
   const Program& program;
 
   std::string operator()(const Conv2d& conv) const {
     std::vector<int> arguments{conv.in_channels, conv.out_channels, conv.kernel};
-    if (conv.stride != 1 || conv.padding != 0) arguments.insert(arguments.end(), {conv.stride, conv.padding});
+    if (conv.stride != 1 || conv.padding != 0 || !conv.bias)
+      arguments.insert(arguments.end(), {conv.stride, conv.padding});
+    if (!conv.bias) arguments.insert(arguments.end(), {1, 1});  // dilation and groups, in front of the bias
     return named(program, conv.weight, call("Conv2d", arguments, conv.bias.has_value()));
   }
   std::string operator()(const Relu&) const { return call("ReLU", {}); }
@@ -61,6 +65,12 @@ struct TorchModule {
   std::string operator()(const LayerNorm& norm) const {
     return named(program, norm.weight, call("LayerNorm", {norm.width}));
   }
+  std::string operator()(const BatchNorm& norm) const {
+    std::string arguments = text(norm.channels);
+    if (norm.epsilon != 1e-5 || norm.momentum != 0.1)
+      arguments += ", " + nlohmann::json(norm.epsilon).dump() + ", " + nlohmann::json(norm.momentum).dump();
+    return named(program, norm.weight, batch_norm_name(norm) + "(" + arguments + ")");
+  }
   std::string operator()(const Dropout& dropout) const {
     return "Dropout(" + nlohmann::json(dropout.probability).dump() + ")";
   }
@@ -76,6 +86,9 @@ std::vector<std::size_t> parameters_of(const Op& op) {
                         [](const Conv2d& conv) { return indices(conv.weight, conv.bias); },
                         [](const Linear& linear) { return indices(linear.weight, linear.bias); },
                         [](const LayerNorm& norm) {
+                          return Indices{norm.weight, norm.bias};
+                        },
+                        [](const BatchNorm& norm) {
                           return Indices{norm.weight, norm.bias};
                         },
                         [](const Embedding& embedding) { return Indices{embedding.weight}; },
@@ -96,6 +109,7 @@ BackwardReads backward_reads(const Op& op, const PlanFor& device) {
           [](const Flatten&) { return BackwardReads{}; },
           [](const Linear&) { return BackwardReads{.in = true}; },
           [](const LayerNorm&) { return BackwardReads{.in = true}; },
+          [](const BatchNorm&) { return BackwardReads{.in = true}; },
           [](const Embedding&) { return BackwardReads{.in = true}; },
           [](const AddPositions&) { return BackwardReads{}; },
           [&](const Attention&) { return BackwardReads{.in = true, .out = device.attention_keeps_sums}; },
@@ -106,10 +120,11 @@ BackwardReads backward_reads(const Op& op, const PlanFor& device) {
       op);
 }
 
-std::size_t aux_per_row(const Op& op, const PlanFor& device) {
-  if (std::holds_alternative<LayerNorm>(op)) return 2;
+std::size_t aux_of(const Op& op, std::size_t rows, const PlanFor& device) {
+  if (std::holds_alternative<LayerNorm>(op)) return 2 * rows;
+  if (const auto* const norm = std::get_if<BatchNorm>(&op)) return std::size_t{3} * norm->channels;
   const auto* const attention = std::get_if<Attention>(&op);
-  return attention != nullptr && device.attention_keeps_sums ? attention->heads : 0;
+  return attention != nullptr && device.attention_keeps_sums ? attention->heads * rows : 0;
 }
 
 bool is_elementwise(const Op& op) {
@@ -155,6 +170,7 @@ std::string describe(const Program& program, int index) {
           [](const Embedding& l) { return "Embedding " + text(l.classes) + " x " + text(l.width); },
           [](const AddPositions& l) { return "Positions " + text(l.positions) + " x " + text(l.width); },
           [](const LayerNorm& l) { return "LayerNorm " + text(l.width); },
+          [&](const BatchNorm& l) { return batch_norm_name(l) + ", " + shape_text(in.row); },
           [&](const Relu&) { return "ReLU" + width; },
           [&](const Gelu&) { return "GELU" + width; },
           [&](const Dropout&) { return "Dropout" + width; },

@@ -127,7 +127,7 @@ class Planner {
   }
 
   int new_aux(int n) {
-    const std::size_t floats = aux_per_row(node(n).op, device_) * rows_ * program_.values[node(n).in[0]].rows;
+    const std::size_t floats = aux_of(node(n).op, rows_ * program_.values[node(n).in[0]].rows, device_);
     return floats == 0 ? kNone : new_piece(floats * device_.float_elements);
   }
 

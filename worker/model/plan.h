@@ -106,7 +106,7 @@ bool is_elementwise(const Op& op);
 // The input on which forward may write its output.
 std::optional<int> forward_in_place(const Op& op);
 
-// Floats of Plan::aux per row of the node's input.
-std::size_t aux_per_row(const Op& op, const PlanFor& device = {});
+// Floats of Plan::aux for so many rows of the node's input.
+std::size_t aux_of(const Op& op, std::size_t rows, const PlanFor& device = {});
 
 }  // namespace dtrun::worker

@@ -35,7 +35,8 @@ struct Parameter {
   std::vector<std::int64_t> shape;   // as PyTorch stores it: conv [out, in, kh, kw], linear [out, in]
   std::size_t offset = 0, size = 0;  // in the flat vector, in floats
   Init init = ConstantInit{0};
-  bool decays = false;  // AdamW's weight decay shrinks it: weights, but no biases and no norms
+  bool decays = false;   // AdamW's weight decay shrinks it: weights, but no biases and no norms
+  bool running = false;  // no gradient makes it: a running statistic (Program::running)
 };
 
 // The operations. Shapes exclude the samples of a microbatch. Parameters are indices into
@@ -64,6 +65,12 @@ struct LayerNorm {
   std::size_t weight, bias;
   float epsilon = 1e-5f;
 };  // of each row
+struct BatchNorm {
+  int channels;
+  std::size_t weight, bias, mean, variance;  // the latter two: running statistics, next to each other
+  bool images;                               // BatchNorm2d's, not BatchNorm1d's
+  double epsilon = 1e-5, momentum = 0.1;
+};  // of each channel: in training over the microbatch, else by the running statistics
 struct Embedding {
   int classes, width;
   std::size_t weight;  // [classes, width]
@@ -83,7 +90,7 @@ struct LogSoftmaxNll {
   int classes;
 };  // always last: log-softmax and the negative log-likelihood of each row
 using Op = std::variant<Conv2d, Relu, Gelu, MaxPool2d, GlobalAveragePool, Flatten, Linear, LayerNorm,
-                        Embedding, AddPositions, Attention, Dropout, Add, LogSoftmaxNll>;
+                        BatchNorm, Embedding, AddPositions, Attention, Dropout, Add, LogSoftmaxNll>;
 
 // Index of a value; 0 is the samples.
 using Value = int;
@@ -119,6 +126,11 @@ struct Program {
   std::vector<Node> nodes;            // in the order in which they run; each value is made by one of them
   std::vector<Parameter> parameters;  // in flat order
   std::size_t size = 0;               // floats in the flat vector
+  // The first so many of them are running statistics, which belong to the state as parameters do. Where the
+  // others have their gradient, a microbatch leaves the sums over its samples of the means of (x - c) and of
+  // (x - c)^2 of each channel, with c the running mean: the tree adds them up as it does gradients.
+  std::size_t running = 0;
+  std::size_t trained() const { return size - running; }
   // Pieces of the flat gradient, in the order in which backward completes them: bucket 0 is the end of the
   // vector (the last layers). Fixed by the model, never by timing.
   std::vector<VectorRange> buckets;
@@ -130,7 +142,11 @@ Program make_program(const ModelConfig& config, const SampleSpec& sample);
 // As a job trains it: its loss, and the type that its matmuls round to. `input_values`: Dataset::values().
 Program make_program(const JobConfig& config, const SampleSpec& sample, std::string input_values = {});
 
-// Parameters that the node reads, in flat order; none or up to two.
+// Why the data cannot train the program's batch norms; "" if it can: some microbatch of an epoch of so many
+// samples would have one value a channel, which has no variance.
+std::string too_few_values(const Program& program, const TrainConfig& train, std::int64_t samples);
+
+// Parameters that the node reads and whose gradients it makes, in flat order; none or up to two.
 std::vector<std::size_t> parameters_of(const Op& op);
 
 // Initial values, from RandomStream(seed, kInit, parameter index). flat: [program.size]. The same bits on

@@ -150,7 +150,7 @@ void write(const std::string& path, const std::string& text) {
 std::string describe(const ProfiledJob& job, const JobConfig& config, int lanes) {
   const TrainConfig& train = config.train;
   return name_of(config.model.type) + ": " +
-         counted(static_cast<long long>(job.program().size), "parameter") + ", steps of " +
+         counted(static_cast<long long>(job.program().trained()), "parameter") + ", steps of " +
          counted(train.global_batch_size, "sample") + " in microbatches of " +
          std::to_string(std::min(train.micro_batch_size, train.global_batch_size)) +
          (lanes == 1 ? "" : ", " + counted(lanes, "lane") + " that work at once");

@@ -331,6 +331,57 @@ class OpLowering : public Places {
         std::move(reads), {values(in_gradient, size), gradient_extent(l.weight), gradient_extent(l.bias)});
   }
 
+  void forward(const BatchNorm& l, const Node& at) {
+    const Place moments = Places::at((*aux_)[steps_.node()]);
+    const auto channels = static_cast<std::size_t>(l.channels);
+    add(BatchNormalize{.samples = samples_,
+                       .channels = channels,
+                       .pixels = width(at.out) / channels,
+                       .epsilon = static_cast<float>(l.epsilon),
+                       .in = value(at.in[0]),
+                       .weight = parameter(l.weight),
+                       .bias = parameter(l.bias),
+                       .mean = parameter(l.mean),
+                       .variance = parameter(l.variance),
+                       .moments = moments,
+                       .out = value(at.out)},
+        {values(value(at.in[0]), count(at.in[0])), parameter_extent(l.weight), parameter_extent(l.bias),
+         parameter_extent(l.mean), parameter_extent(l.variance)},
+        {values(value(at.out), count(at.out)), floats(moments, 3 * channels)});
+  }
+  void backward(const BatchNorm& l, const Node& at, const Call& call) {
+    const std::size_t size = count(at.out);
+    const auto channels = static_cast<std::size_t>(l.channels);
+    const bool adds = call.in[0] == Into::kAdd, add_parameters = call.parameters == Into::kAdd;
+    const Place in_gradient = call.in[0] == Into::kNone ? Place{} : gradient(at.in[0]);
+    const Place moments = Places::at(plan_.aux_again[call.node]);
+    std::vector<ByteRange> reads{values(kept(at.in[0]), size), parameter_extent(l.weight),
+                                 parameter_extent(l.mean), floats(moments, 3 * channels),
+                                 values(gradient(at.out), size)};
+    if (adds) reads.push_back(values(in_gradient, size));
+    if (add_parameters) {
+      reads.push_back(gradient_extent(l.weight));
+      reads.push_back(gradient_extent(l.bias));
+    }
+    add(BatchNormalizeBackward{.samples = samples_,
+                               .channels = channels,
+                               .pixels = width(at.out) / channels,
+                               .in = kept(at.in[0]),
+                               .weight = parameter(l.weight),
+                               .mean = parameter(l.mean),
+                               .moments = moments,
+                               .out_gradient = gradient(at.out),
+                               .in_gradient = in_gradient,
+                               .add = adds,
+                               .weight_gradient = parameter_gradient(l.weight),
+                               .bias_gradient = parameter_gradient(l.bias),
+                               .add_parameters = add_parameters,
+                               .sums = parameter_gradient(l.mean)},
+        std::move(reads),
+        {values(in_gradient, size), gradient_extent(l.weight), gradient_extent(l.bias),
+         gradient_extent(l.mean), gradient_extent(l.variance)});
+  }
+
   void embed(const Embedding& l, const Place& position, std::size_t positions, Value out) {
     const auto width = static_cast<std::size_t>(l.width);
     add(Embed{.rows = rows(out),

@@ -65,6 +65,19 @@ struct NormalizeBackward {
   Place weight_gradient, bias_gradient;
   bool add_parameters;
 };
+struct BatchNormalize {
+  std::size_t samples, channels, pixels;
+  float epsilon;
+  Place in, weight, bias, mean, variance, moments, out;  // mean, variance: the running ones
+};
+struct BatchNormalizeBackward {
+  std::size_t samples, channels, pixels;
+  Place in, weight, mean, moments, out_gradient, in_gradient;
+  bool add;
+  Place weight_gradient, bias_gradient;
+  bool add_parameters;
+  Place sums;  // those for the running mean and variance
+};
 struct Embed {
   std::size_t rows, width, positions;  // positions: rows of a sample, after which `position` begins again
   Place tokens, weight, position, out;
@@ -151,10 +164,10 @@ struct Ready {
 // Waits for the work of all streams in these steps.
 struct Join {};
 
-using Work =
-    std::variant<Matmul, AddRow, SumRows, Normalize, NormalizeBackward, Embed, EmbedBackward,
-                 AttentionForward, AttentionBackward, CrossEntropy, Elementwise, Convolve, ConvolveInGradient,
-                 ConvolveWeightGradient, Pool, PoolBackward, Average, AverageBackward, Clear, Ready, Join>;
+using Work = std::variant<Matmul, AddRow, SumRows, Normalize, NormalizeBackward, BatchNormalize,
+                          BatchNormalizeBackward, Embed, EmbedBackward, AttentionForward, AttentionBackward,
+                          CrossEntropy, Elementwise, Convolve, ConvolveInGradient, ConvolveWeightGradient,
+                          Pool, PoolBackward, Average, AverageBackward, Clear, Ready, Join>;
 
 // Bytes that a step reads or writes.
 struct ByteRange {

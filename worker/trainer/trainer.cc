@@ -63,8 +63,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Phase = Progress::Phase;
 
-BatchSampler batches_of(const TrainConfig& train, std::int64_t samples) {
-  const std::string refusal = too_few_samples(train, samples);
+BatchSampler batches_of(const TrainConfig& train, const Program& program, std::int64_t samples) {
+  std::string refusal = too_few_samples(train, samples);
+  if (refusal.empty()) refusal = too_few_values(program, train, samples);
   if (!refusal.empty()) throw WorkerError(kExitConfig, refusal);
   return {samples,         train.global_batch_size,   train.micro_batch_size, train.num_train_epochs,
           train.max_steps, train.dataloader_drop_last};
@@ -154,7 +155,7 @@ Trainer::Trainer(Replica& replica, const Place& place, ProcessGroup& group, Agen
       place_(place),
       group_(group),
       agent_(agent),
-      batches_(batches_of(train_, replica.data.train->size())),
+      batches_(batches_of(train_, replica.program, replica.data.train->size())),
       stop_vote_(group),
       saver_(replica, place, group) {}
 
@@ -227,7 +228,7 @@ void Trainer::begin_writing(const ResumePoint& start) {
   if (replica_.log.newest.step == state_.step && state_.step > 0) metrics_->write(replica_.log.newest);
   const std::optional<MemoryNeed> memory = memory_of(replica_, place_.world_size);
   metrics_->write(StartMetrics{.step = state_.step,
-                               .parameters = replica_.program.size,
+                               .parameters = replica_.program.trained(),
                                .world_size = place_.world_size,
                                .lanes = replica_.lanes.size(),
                                .generation = place_.generation,
@@ -236,7 +237,7 @@ void Trainer::begin_writing(const ResumePoint& start) {
                                .device = replica_.device->name(),
                                .use = replica_.device->use()});
   if (start.from_memory()) return tell_recovery(start);
-  log_info(name_of(config_.model.type) + ": " + std::to_string(replica_.program.size) + " parameters, " +
+  log_info(name_of(config_.model.type) + ": " + std::to_string(replica_.program.trained()) + " parameters, " +
            std::to_string(replica_.data.train->size()) + " training samples, " +
            std::to_string(batches_.total_steps()) + " steps, " + counted(place_.world_size, "worker") +
            " x " + counted(replica_.lanes.size(), "lane"));

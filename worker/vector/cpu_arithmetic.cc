@@ -54,25 +54,40 @@ void clip(std::span<float> gradient, double norm, double max_norm) {
   if (factor != 1.0f) vector::loops().scale(gradient.data(), factor, gradient.size());
 }
 
+// `gradient`: flat, as in all that follows.
 void apply(const SgdRule& rule, const float* gradient, const UpdatedVectors& v) {
+  const std::size_t begin = v.running, count = v.size - begin;
   if (v.slots.empty())
-    vector::loops().sgd(rule, gradient, v.parameters, v.size);
+    vector::loops().sgd(rule, gradient + begin, v.parameters + begin, count);
   else
-    vector::loops().sgd_momentum(rule, gradient, v.parameters, v.slots[0], v.size);
+    vector::loops().sgd_momentum(rule, gradient + begin, v.parameters + begin, v.slots[0] + begin, count);
 }
 void apply(const AdamWRule& rule, const float* gradient, const UpdatedVectors& v) {
   const auto part = [&](float keep, std::size_t begin, std::size_t end) {
     vector::loops().adamw(rule, keep, gradient + begin, v.parameters + begin, v.slots[0] + begin,
                           v.slots[1] + begin, end - begin);
   };
-  if (rule.keep == 1) return part(1, 0, v.size);
-  std::size_t done = 0;
+  if (rule.keep == 1) return part(1, v.running, v.size);
+  std::size_t done = v.running;
   for (const VectorRange& range : v.decaying) {
     part(1, done, range.begin);
     part(rule.keep, range.begin, range.end);
     done = range.end;
   }
   part(1, done, v.size);
+}
+
+// As torch.nn.SyncBatchNorm: the variance is the unbiased one.
+void apply(const RunningStatistics& s, float targets, const float* sum, float* parameters) {
+  const float count = targets * s.values, unbiased = count / (count - 1);
+  const float *const shifts = sum + s.begin, *const squares = shifts + s.channels;
+  float *const means = parameters + s.begin, *const variances = means + s.channels;
+  for (std::size_t c = 0; c < s.channels; ++c) {
+    const float shift = shifts[c] / targets, square = squares[c] / targets;
+    const float variance = square - shift * shift;
+    means[c] += s.momentum * shift;
+    variances[c] += s.momentum * ((variance < 0 ? 0 : variance) * unbiased - variances[c]);
+  }
 }
 
 class CpuStream final : public Stream {
@@ -122,14 +137,16 @@ class CpuArithmetic final : public Arithmetic {
     const std::span<float> gradient(sum + kStatisticsFloats, vectors.size);
     const bool norm_wanted = rule.max_norm > 0 || rule.norm_wanted || rule.finite_only;
     Norm norm;
-    make_mean(gradient, targets, norm_wanted ? &norm : nullptr);
+    make_mean(gradient.subspan(vectors.running), targets, norm_wanted ? &norm : nullptr);
     if (norm_wanted) result.norm = norm.value();
     if (rule.finite_only && !(std::isfinite(result.stats.loss) && std::isfinite(result.norm))) {
       result.applied = false;
       return result;
     }
-    if (rule.max_norm > 0) clip(gradient, result.norm, rule.max_norm);
+    if (rule.max_norm > 0) clip(gradient.subspan(vectors.running), result.norm, rule.max_norm);
     std::visit([&](const auto& optimizer) { apply(optimizer, gradient.data(), vectors); }, rule.optimizer);
+    for (const RunningStatistics& statistics : vectors.statistics)
+      apply(statistics, targets, gradient.data(), vectors.parameters);
     return result;
   }
 };

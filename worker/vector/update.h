@@ -39,6 +39,14 @@ struct UpdateRule {
   bool finite_only = false;  // if loss or norm are not finite, the vectors stay as they are
 };
 
+// Of a batch norm: [means | variances] of its channels in the flat vector, from `begin` on. The sum has there
+// those over the step's targets of the means of (x - c) and of (x - c)^2, with c the running mean.
+struct RunningStatistics {
+  std::size_t begin = 0, channels = 0;
+  float values = 1;  // of a channel for each target
+  float momentum = 0;
+};
+
 // The vectors that an update changes: device memory, `size` floats each.
 struct UpdatedVectors {
   std::size_t size = 0;
@@ -46,6 +54,9 @@ struct UpdatedVectors {
   std::vector<float*> slots;  // those of the rule's optimizer, zero before the first step
   // The elements that AdamW's weight decay shrinks: host memory, ascending, none overlaps another.
   std::span<const VectorRange> decaying = {};
+  // The first floats are no optimizer's, and no part of the norm, but these statistics'.
+  std::size_t running = 0;
+  std::span<const RunningStatistics> statistics = {};
 };
 
 // Sums over the step's targets: one a sample, or one a token.

@@ -3,7 +3,8 @@
   loss_curve.py SPEC.json
 
 SPEC: `model` (a model.safetensors that says what it is), `data` and `train` of a config, `batches` (the samples of each
-step) and `variants`, a name and what it changes in `train` for each. Prints the losses of each variant as JSON.
+step) and `variants`, a name and what it changes in `train` for each. Prints the losses of each variant as JSON,
+and the running statistics of batch norms at the end.
 """
 
 import array
@@ -94,23 +95,42 @@ def make_optimizer(train, model):
     return torch.optim.AdamW(groups, lr=1, betas=(train["adam_beta1"], train["adam_beta2"]), eps=train["adam_epsilon"])
 
 
+def watch_norms(model):
+    """A list of what reaches each batch norm, and its running statistics, which the caller updates."""
+    norms = {}
+    for name, norm in model.named_modules():
+        if isinstance(norm, nn.modules.batchnorm._BatchNorm):
+            norms[name] = (norm, [], norm.running_mean.clone(), norm.running_var.clone())
+            norm.register_forward_pre_hook(lambda _, arguments, seen=norms[name][1]: seen.append(arguments[0].detach()))
+    return norms
+
+
 def losses(spec, train, about, tensors, inputs, targets):
     model = Gpt2(about["config"]) if "config" in about else Chain(about["layers"])
     model.load(tensors)
     optimizer = make_optimizer(train, model)
+    norms = watch_norms(model)
     found = []
     for step, batch in enumerate(spec["batches"]):
         for group in optimizer.param_groups:
             group["lr"] = rate(train, step, len(spec["batches"]))
         optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(inputs[batch]), targets[batch].flatten(),
+        # Batch norms see a microbatch at a time, their running statistics the whole step.
+        logits = torch.cat([model(part) for part in inputs[batch].split(train["micro_batch_size"])])
+        loss = nn.functional.cross_entropy(logits, targets[batch].flatten(),
                                            label_smoothing=train["label_smoothing_factor"])
         loss.backward()
+        for norm, seen, mean, variance in norms.values():
+            nn.functional.batch_norm(torch.cat(seen), mean, variance, training=True, momentum=norm.momentum)
+            seen.clear()
         if train["max_grad_norm"] > 0:
             nn.utils.clip_grad_norm_(model.parameters(), train["max_grad_norm"])
         optimizer.step()
         found.append(loss.item())
-    return found
+    running = {}
+    for name, (_, _, mean, variance) in norms.items():
+        running |= {name + ".running_mean": mean.tolist(), name + ".running_var": variance.tolist()}
+    return {"losses": found, "running": running}
 
 
 def main():

@@ -33,13 +33,14 @@ constexpr char kAll[] =
     R"([{"Conv2d":{"out_channels":6,"kernel_size":5,"stride":2,"padding":3,"bias":false},"name":"first"},)"
     R"({"ReLU":{}},{"MaxPool2d":{"kernel_size":2,"padding":0}},{"Flatten":{}},{"Dropout":{"p":0.25}},)"
     R"({"Linear":{"out_features":84,"bias":true}},{"GELU":{"approximate":"tanh"}},{"LayerNorm":{}},)"
+    R"({"BatchNorm1d":{"eps":0.001,"momentum":0.2}},)"
     R"({"add":"5","name":"sum"},{"Linear":{"bias":false},"input":"sum"}])";
 
 }  // namespace
 
 TEST_CASE("a list is read, and is written as it was") {
   const std::vector<Layer> layers = layers_of(kAll);
-  REQUIRE(layers.size() == 10);
+  REQUIRE(layers.size() == 11);
   CHECK(layers[0].type == LayerType::kConv2d);
   CHECK(layers[0].name == "first");
   CHECK(layers[0].out_channels == 6);
@@ -50,9 +51,9 @@ TEST_CASE("a list is read, and is written as it was") {
   CHECK(!layers[2].stride);
   CHECK(layers[1].name == "1");
   CHECK(layers[4].p == 0.25);
-  CHECK(layers[8].add == "5");
-  CHECK(layers[9].input == "sum");
-  CHECK(!layers[9].out_features);
+  CHECK(layers[9].add == "5");
+  CHECK(layers[10].input == "sum");
+  CHECK(!layers[10].out_features);
   CHECK(json_of(layers).dump() == kAll);
 }
 
@@ -85,7 +86,7 @@ TEST_CASE("each fault names its layer") {
        "c.json: /model/layers/0: LogSoftmax is no known layer; leave it out: the loss has it"},
       {R"([{}])",
        "c.json: /model/layers/0: names no layer (known: Conv2d, MaxPool2d, AdaptiveAvgPool2d, Linear, "
-       "LayerNorm, ReLU, GELU, "
+       "LayerNorm, BatchNorm2d, BatchNorm1d, ReLU, GELU, "
        "Dropout, "
        "Flatten, add)"},
       {R"(["Flatten", {"Linear": {}, "ReLU": {}}])",
@@ -143,5 +144,6 @@ TEST_CASE("the schema has each layer with its arguments") {
   REQUIRE(kinds.size() == kNamesOf<LayerType>.size() + 1);
   CHECK(kinds[0]["properties"]["Conv2d"]["required"] == nlohmann::json({"out_channels", "kernel_size"}));
   CHECK(kinds[0]["properties"]["Conv2d"]["properties"]["kernel_size"]["maximum"] == 31);
-  CHECK(kinds.back()["enum"] == nlohmann::json({"Linear", "LayerNorm", "ReLU", "Dropout", "Flatten"}));
+  CHECK(kinds.back()["enum"] ==
+        nlohmann::json({"Linear", "LayerNorm", "BatchNorm2d", "BatchNorm1d", "ReLU", "Dropout", "Flatten"}));
 }

@@ -92,8 +92,8 @@ TEST_CASE("a window moves by its stride over an image with its padding, and PyTo
   CHECK(program.values[3].row == SampleShape{4, 4, 4});
   CHECK(
       description(program).at("layers") ==
-      "c=Conv2d(1, 6, 5, 2, 1, bias=False) -> MaxPool2d(3, 2, 1) -> d=Conv2d(6, 4, 1, 2, 0) -> Flatten() -> "
-      "out=Linear(64, 10, bias=False) -> LogSoftmax(1)");
+      "c=Conv2d(1, 6, 5, 2, 1, 1, 1, False) -> MaxPool2d(3, 2, 1) -> d=Conv2d(6, 4, 1, 2, 0) -> Flatten() -> "
+      "out=Linear(64, 10, False) -> LogSoftmax(1)");
   CHECK(describe(program, 1) == "MaxPool2d 3, stride 2, padding 1, 6x13x13");
   CHECK(!fits_groups(program));
 }

@@ -68,7 +68,8 @@ class Run {
       final = call.final_from;
     }
     CHECK(final == 0);
-    for (std::size_t i = 0; i < program.parameters.size(); ++i) CHECK(written_.contains(i));
+    for (std::size_t i = 0; i < program.parameters.size(); ++i)
+      CHECK(written_.contains(i) == !program.parameters[i].running);
   }
   const Plan& plan() const { return plan_; }
   int recomputed = 0;
@@ -77,7 +78,7 @@ class Run {
   std::size_t size(Value value) const { return rows_ * program_.values[value].size(); }
   std::size_t aux_size(int n) const {
     const Node& node = program_.nodes[n];
-    return aux_per_row(node.op, device_) * device_.float_elements * rows_ * program_.values[node.in[0]].rows;
+    return aux_of(node.op, rows_ * program_.values[node.in[0]].rows, device_) * device_.float_elements;
   }
   void check_value(Value value, std::size_t offset) {
     if (offset == kInput) return;

@@ -233,3 +233,62 @@ TEST_CASE("a model refuses data of the other kind, and what is too long or has t
       gpt2_program({.type = ModelType::kGpt2, .n_positions = 8, .vocab_size = 4}, 8, 5),
       "the data does not fit the model: it has 5 different tokens, and /model/vocab_size is 4", WorkerError);
 }
+
+namespace {
+Program with_batch_norms() {
+  return make_program(layers_config({{.type = LayerType::kBatchNorm2d, .name = "n"},
+                                     {.type = LayerType::kFlatten},
+                                     {.type = LayerType::kLinear, .name = "hidden", .out_features = 5},
+                                     {.type = LayerType::kBatchNorm1d, .name = "rows"},
+                                     {.type = LayerType::kLinear, .name = "out"}}),
+                      {.shape = {2, 3, 3}, .classes = 4});
+}
+}  // namespace
+
+TEST_CASE("running statistics lie in front of the parameters, in the last bucket") {
+  const Program program = with_batch_norms();
+  CHECK(program.running == 2 * 2 + 2 * 5);
+  std::vector<VectorRange> taken;
+  for (const Parameter& parameter : program.parameters) {
+    CAPTURE(parameter.name);
+    CHECK(parameter.running == (parameter.offset < program.running));
+    CHECK(parameter.running == (parameter.name.find("running") != std::string::npos));
+    taken.push_back({parameter.offset, parameter.offset + parameter.size});
+  }
+  std::ranges::sort(taken, {}, &VectorRange::begin);
+  std::size_t end = 0;
+  for (const VectorRange& range : taken) {
+    CHECK(range.begin == end);
+    end = range.end;
+  }
+  CHECK(program.size == end);
+  CHECK(program.trained() == end - program.running);
+  CHECK(program.buckets.back().begin == 0);
+  const std::size_t hidden =
+      program.parameters[4].offset;  // of its weight, where the rows' linear layer begins
+  CHECK(program.parameters[4].name == "hidden.weight");
+  CHECK(hidden == program.running + 4);
+  std::vector<float> flat(program.size);
+  initialize_parameters(program, 1, flat);
+  CHECK(std::vector(flat.begin(), flat.begin() + 4) == std::vector<float>{0, 0, 1, 1});
+}
+
+TEST_CASE("a microbatch of one sample is too little for the batch norm of rows, wherever in an epoch it is") {
+  const Program program = with_batch_norms();
+  TrainConfig train;
+  const auto fault = [&](int global, int micro, std::int64_t samples, bool drop_last = false) {
+    train.global_batch_size = global, train.micro_batch_size = micro, train.dataloader_drop_last = drop_last;
+    return too_few_values(program, train, samples);
+  };
+  CHECK(fault(8, 1, 80).starts_with("rows.weight: its batch norm would get one value a channel"));
+  CHECK(fault(8, 1, 80).ends_with("which leave no sample alone"));  // nothing else would help
+  CHECK(fault(9, 4, 90) != "");
+  CHECK(fault(8, 4, 81) != "");
+  CHECK(fault(8, 4, 85) != "");
+  CHECK(fault(8, 4, 85).ends_with(", or train.dataloader_drop_last=true"));
+  CHECK(fault(8, 4, 85, true) == "");
+  CHECK(fault(8, 4, 1) != "");
+  CHECK(fault(8, 4, 86) == "");
+  CHECK(fault(8, 8, 80) == "");
+  CHECK(too_few_values(convnet(), train, 1) == "");
+}

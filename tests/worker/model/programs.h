@@ -142,6 +142,15 @@ inline std::vector<NamedProgram> planned_programs() {
   x = windows.max_pool(windows.conv(z, "d", 3, 5, 1, 4), 2, 3, 0);
   programs.push_back(
       {"images with strides and padding", windows.finish(windows.linear(windows.flatten(x), "e", 4, false))});
+  // Norms of images: in front of a residual and behind it, and the first of all nodes; and one of rows.
+  ProgramBuilder norms({.shape = {2, 6, 5}, .classes = 4});
+  x = norms.batch_norm(norms.input(), "n", true, 1e-3, 0.3);
+  x = norms.relu(norms.batch_norm(norms.conv(x, "a", 5, 3, 1, 1, false), "na", true, 1e-2));
+  y = norms.batch_norm(norms.conv(x, "b", 5, 1, 1, 0, false), "nb", true, 1e-2);
+  x = norms.batch_norm(norms.add(x, y), "nc", true, 1e-2);
+  x = norms.add(norms.relu(x), x);
+  x = norms.batch_norm(norms.linear(norms.flatten(x), "c", 7), "nd", false, 0.5);
+  programs.push_back({"images and rows with batch norms", norms.finish(norms.linear(x, "d", 4))});
   // Recomputed for its moments alone: backward does not read the norm's output.
   ProgramBuilder again({.shape = {1, 1, 6}, .classes = 4});
   x = again.linear(again.input(), "a", 6);

@@ -1,4 +1,4 @@
-// One sample at a time, one product at a time; speed does not matter here.
+// One product at a time, and one sample but for batch norm; speed does not matter here.
 #include "tests/worker/model/reference.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Tensor {
   double at(int c, int y, int x) const { return const_cast<Tensor*>(this)->at(c, y, x); }
 };
 
-// Runs one sample forward, keeping every value, then backward.
+// One sample, node by node forward, keeping every value, then backward.
 class Sample {
  public:
   Sample(const Program& program, std::span<const double> parameters, const Microbatch& microbatch, int number,
@@ -49,12 +49,12 @@ class Sample {
     }
   }
 
-  void run(Result& result) {
-    for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
-      node_ = static_cast<int>(i);
-      const Node& node = program_.nodes[i];
-      std::visit([&](const auto& op) { forward(op, in(node), values_[node.out], node); }, node.op);
-    }
+  void forward(int n) {
+    node_ = n;
+    const Node& node = program_.nodes[n];
+    std::visit([&](const auto& op) { forward(op, in(node), values_[node.out], node); }, node.op);
+  }
+  void add_loss(Result& result) const {
     const Node& loss = program_.nodes.back();
     const Tensor& logits = in(loss);
     for (int r = 0; r < logits.shape.rows; ++r) {
@@ -62,17 +62,20 @@ class Sample {
       result.loss += values_[loss.out].values[r];
       result.correct += std::max_element(row, row + logits.width()) - row == target(r);
     }
-    for (std::size_t i = program_.nodes.size(); i-- > 0;) {
-      node_ = static_cast<int>(i);
-      const Node& node = program_.nodes[i];
-      std::visit(
-          [&](const auto& op) {
-            backward(op, in(node), values_[node.out], gradients_[node.out], gradients_[node.in[0]],
-                     result.gradient, node);
-          },
-          node.op);
-    }
   }
+  void backward(int n, Result& result) {
+    node_ = n;
+    const Node& node = program_.nodes[n];
+    std::visit(
+        [&](const auto& op) {
+          backward(op, in(node), values_[node.out], gradients_[node.out], gradients_[node.in[0]],
+                   result.gradient, node);
+        },
+        node.op);
+  }
+
+  Tensor& value(Value number) { return values_[number]; }
+  Tensor& gradient(Value number) { return gradients_[number]; }
 
  private:
   const Tensor& in(const Node& node) const { return values_[node.in[0]]; }
@@ -261,6 +264,11 @@ class Sample {
     }
   }
 
+  // BatchNorms of all samples.
+  void forward(const BatchNorm&, const Tensor&, Tensor&, const Node&) {}
+  void backward(const BatchNorm&, const Tensor&, const Tensor&, const Tensor&, Tensor&, Values&,
+                const Node&) {}
+
   static std::size_t token(const Tensor& in, int r) { return static_cast<std::size_t>(in.values[r]); }
   void forward(const Embedding& l, const Tensor& in, Tensor& out, const Node&) {
     for (int r = 0; r < out.shape.rows; ++r)
@@ -396,6 +404,76 @@ class Sample {
   int node_ = 0;  // in hand
 };
 
+// A batch norm, which sees all samples at once.
+class BatchNorms {
+ public:
+  BatchNorms(const Program& program, std::span<const double> parameters, std::vector<Sample>& samples,
+             bool training)
+      : program_(program), parameters_(parameters), samples_(samples), training_(training) {}
+
+  void forward(const BatchNorm& l, const Node& node) {
+    for (int c = 0; c < l.channels; ++c) {
+      const Moments m = moments(l, node, c);
+      each(node, c, [&](Sample& sample, std::size_t i) {
+        sample.value(node.out).values[i] =
+            (sample.value(node.in[0]).values[i] - m.mean) / m.deviation * parameter(l.weight, c) +
+            parameter(l.bias, c);
+      });
+    }
+  }
+
+  void backward(const BatchNorm& l, const Node& node, Values& gradient) {
+    for (int c = 0; c < l.channels; ++c) {
+      const Moments m = moments(l, node, c);
+      const double pixels = m.count / static_cast<double>(samples_.size());
+      double sum = 0, sum_x = 0;
+      each(node, c, [&](Sample& sample, std::size_t i) {
+        const double d = sample.gradient(node.out).values[i], x = sample.value(node.in[0]).values[i];
+        sum += d, sum_x += d * (x - m.mean) / m.deviation;
+        gradient[at(l.mean, c)] += (x - parameter(l.mean, c)) / pixels;
+        gradient[at(l.variance, c)] += std::pow(x - parameter(l.mean, c), 2) / pixels;
+      });
+      gradient[at(l.bias, c)] += sum, gradient[at(l.weight, c)] += sum_x;
+      each(node, c, [&](Sample& sample, std::size_t i) {
+        const double x = (sample.value(node.in[0]).values[i] - m.mean) / m.deviation;
+        sample.gradient(node.in[0]).values[i] +=
+            parameter(l.weight, c) / m.deviation *
+            (sample.gradient(node.out).values[i] - sum / m.count - x * sum_x / m.count);
+      });
+    }
+  }
+
+ private:
+  struct Moments {
+    double mean, deviation, count;
+  };
+  Moments moments(const BatchNorm& l, const Node& node, int c) {
+    double count = 0, mean = 0, square = 0;
+    each(node, c, [&](Sample&, std::size_t) { ++count; });
+    if (!training_) return {parameter(l.mean, c), std::sqrt(parameter(l.variance, c) + l.epsilon), count};
+    each(node, c, [&](Sample& sample, std::size_t i) { mean += sample.value(node.in[0]).values[i] / count; });
+    each(node, c, [&](Sample& sample, std::size_t i) {
+      square += std::pow(sample.value(node.in[0]).values[i] - mean, 2) / count;
+    });
+    return {mean, std::sqrt(square + l.epsilon), count};
+  }
+  // Calls visit(sample, offset) for all values of a channel.
+  template <typename Visit>
+  void each(const Node& node, int c, const Visit& visit) {
+    const SampleShape& shape = program_.values[node.in[0]].row;
+    const std::size_t pixels = static_cast<std::size_t>(shape.height) * shape.width;
+    for (Sample& sample : samples_)
+      for (std::size_t i = 0; i < pixels; ++i) visit(sample, c * pixels + i);
+  }
+  std::size_t at(std::size_t index, int c) const { return program_.parameters[index].offset + c; }
+  double parameter(std::size_t index, int c) const { return parameters_[at(index, c)]; }
+
+  const Program& program_;
+  std::span<const double> parameters_;
+  std::vector<Sample>& samples_;
+  const bool training_;
+};
+
 }  // namespace
 
 double to_bf16(double value) {
@@ -408,8 +486,23 @@ Result run(const Program& program, std::span<const double> parameters, const Mic
            bool training) {
   Result result;
   result.gradient.assign(program.size, 0.0);
+  std::vector<Sample> samples;
   for (int n = 0; n < microbatch.samples; ++n)
-    Sample(program, parameters, microbatch, n, training).run(result);
+    samples.emplace_back(program, parameters, microbatch, n, training);
+  BatchNorms norms(program, parameters, samples, training);
+  const int nodes = static_cast<int>(program.nodes.size());
+  for (int n = 0; n < nodes; ++n) {
+    const Node& node = program.nodes[n];
+    if (const auto* const norm = std::get_if<BatchNorm>(&node.op)) norms.forward(*norm, node);
+    for (Sample& sample : samples) sample.forward(n);
+  }
+  for (const Sample& sample : samples) sample.add_loss(result);
+  for (int n = nodes; n-- > 0;) {
+    const Node& node = program.nodes[n];
+    if (const auto* const norm = std::get_if<BatchNorm>(&node.op))
+      norms.backward(*norm, node, result.gradient);
+    for (Sample& sample : samples) sample.backward(n, result);
+  }
   return result;
 }
 

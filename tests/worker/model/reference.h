@@ -13,7 +13,7 @@ namespace dtrun::worker::reference {
 struct Result {
   double loss = 0;  // summed over the targets
   int correct = 0;
-  std::vector<double> gradient;  // of the summed loss, flat
+  std::vector<double> gradient;  // of the summed loss, flat; sums for running statistics (Program::running)
 };
 
 // The nearest bf16, of two equally near ones the even one.

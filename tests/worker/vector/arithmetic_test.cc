@@ -65,10 +65,15 @@ struct Step {
     for (float& value : mean) value = value / sum[2];
     return mean;
   }
-  StepResult update(const UpdateRule& rule, int slots, std::span<const VectorRange> decaying = {}) {
+  StepResult update(const UpdateRule& rule, int slots, std::span<const VectorRange> decaying = {},
+                    std::size_t running = 0, std::span<const RunningStatistics> statistics = {}) {
     const auto cpu = make_cpu_arithmetic();
-    UpdatedVectors vectors{
-        .size = parameters.size(), .parameters = parameters.data(), .slots = {}, .decaying = decaying};
+    UpdatedVectors vectors{.size = parameters.size(),
+                           .parameters = parameters.data(),
+                           .slots = {},
+                           .decaying = decaying,
+                           .running = running,
+                           .statistics = statistics};
     if (slots > 0) vectors.slots.push_back(a.data());
     if (slots > 1) vectors.slots.push_back(b.data());
     return cpu->update(*cpu->make_stream(), rule, sum.data(), vectors);
@@ -303,6 +308,40 @@ TEST_CASE("a step whose loss or gradient is not finite is not made if it must be
   Step large(103);
   std::fill(large.sum.begin() + kStatisticsFloats, large.sum.end(), std::numeric_limits<float>::max());
   CHECK(large.update({.optimizer = SgdRule{}, .finite_only = true}, 0).applied);
+}
+
+TEST_CASE("running statistics follow those of the step's values, and neither norm nor optimizer knows them") {
+  // 7 targets of 3 values a channel, two channels; c is the running mean.
+  const std::size_t running = 4;
+  Step step(103), without(103);
+  const Vector before{0.5f, -2, 3, 0.25f}, shifts{0.25f, 8}, squares{4, 0.5f};
+  std::ranges::copy(before, step.parameters.begin());
+  for (int i = 0; i < 2; ++i) {
+    step.sum[kStatisticsFloats + i] = 7 * shifts[i];
+    step.sum[kStatisticsFloats + 2 + i] = 7 * (squares[i] + shifts[i] * shifts[i]);
+  }
+  for (std::size_t i = 0; i < running; ++i) without.sum[kStatisticsFloats + i] = without.parameters[i] = 0;
+  const std::vector<RunningStatistics> statistics{{.begin = 0, .channels = 2, .values = 3, .momentum = 0.1f}};
+  const UpdateRule rule{.optimizer = SgdRule{.rate = 0.5f, .momentum = 0.9f, .weight_decay = 0.1f},
+                        .max_norm = 1};
+  const Vector buffer = step.a;
+  CHECK(step.update(rule, 1, {}, running, statistics).norm == without.update(rule, 1).norm);
+  for (int i = 0; i < 2; ++i) {
+    CHECK(step.parameters[i] == doctest::Approx(before[i] + 0.1f * shifts[i]));
+    CHECK(step.parameters[2 + i] ==
+          doctest::Approx(0.9f * before[2 + i] + 0.1f * squares[i] * 21 / 20).epsilon(1e-5));
+  }
+  CHECK(same_bits(std::span(step.a).first(running), std::span(buffer).first(running)));
+  CHECK(
+      same_bits(std::span(step.parameters).subspan(running), std::span(without.parameters).subspan(running)));
+  // A step that is not made changes them as little as the others.
+  Step refused(103);
+  refused.sum[kStatisticsFloats + 50] = NAN;
+  const Vector parameters = refused.parameters;
+  CHECK_FALSE(
+      refused.update({.optimizer = SgdRule{.rate = 1}, .finite_only = true}, 0, {}, running, statistics)
+          .applied);
+  CHECK(same_bits(refused.parameters, parameters));
 }
 
 TEST_CASE("a hash tells any two vectors apart that differ in one bit, wherever") {

@@ -139,7 +139,9 @@ class AsyncArithmetic final : public Arithmetic {
     UpdatedVectors there{.size = vectors.size,
                          .parameters = behind(vectors.parameters),
                          .slots = {},
-                         .decaying = vectors.decaying};
+                         .decaying = vectors.decaying,
+                         .running = vectors.running,
+                         .statistics = vectors.statistics};
     for (float* slot : vectors.slots) there.slots.push_back(behind(slot));
     StepResult result;
     enqueue(stream, [&] { result = cpu_->update(*cpu_stream_, rule, behind(sum), there); });

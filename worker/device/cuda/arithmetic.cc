@@ -151,12 +151,13 @@ StepResult CudaArithmetic::update(Stream& stream, const UpdateRule& rule, float*
                                   const UpdatedVectors& vectors) {
   std::lock_guard one_at_a_time(update_mutex_);
   CudaStream& on = of(stream);
-  float* const gradient = sum + kStatisticsFloats;
-  StepResult result = measure(on, rule, sum, vectors.size);
+  float* const gradient = sum + kStatisticsFloats + vectors.running;  // behind the running statistics
+  const std::size_t size = vectors.size - vectors.running;
+  StepResult result = measure(on, rule, sum, gradient, size);
   const auto targets = static_cast<float>(result.stats.targets);
   if (rule.finite_only && !(std::isfinite(result.stats.loss) && std::isfinite(result.norm))) {
     result.applied = false;
-    divide(on, gradient, targets, vectors.size);
+    divide(on, gradient, targets, size);
     return result;
   }
   GradientScale scale{.count = targets, .clip = 1};
@@ -168,7 +169,7 @@ StepResult CudaArithmetic::update(Stream& stream, const UpdateRule& rule, float*
 
 // The statistics of a step's sum, and its gradient's norm if the rule needs it. Blocks.
 StepResult CudaArithmetic::measure(CudaStream& on, const UpdateRule& rule, const float* sum,
-                                   std::size_t size) {
+                                   const float* gradient, std::size_t size) {
   if (!results_) {
     results_ = allocate(Where::kHost, kStatisticsFloats + sizeof(double) / sizeof(float));
     work_ = allocate(Where::kDevice, kNormWork);
@@ -183,7 +184,7 @@ StepResult CudaArithmetic::measure(CudaStream& on, const UpdateRule& rule, const
     auto* const work = reinterpret_cast<double*>(work_.data());
     double* const norm = work + kSquareNormWorkspace;
     const EventTimer::Scope timed(timer_, on, [&] { return vector_op("norm", size * sizeof(float), 0); });
-    square_norm(on.handle(), sum + kStatisticsFloats, size, sum + kTargets, work, norm);
+    square_norm(on.handle(), gradient, size, sum + kTargets, work, norm);
     check_launch("square_norm");
     read(squares_there, norm, sizeof(double));
   }
@@ -215,25 +216,31 @@ void CudaArithmetic::optimize(CudaStream& on, const UpdateRule& rule, const Grad
     std::lock_guard lock(mutex_);
     if (rounded_.of == vectors.parameters) copy = reinterpret_cast<__nv_bfloat16*>(rounded_.copy.data());
   }
-  const std::size_t ranges = decaying(on, rule, vectors.decaying);
+  const std::size_t begin = vectors.running, size = vectors.size - begin;
+  float* const parameters = vectors.parameters + begin;
+  if (copy != nullptr) copy += begin;
+  const auto slot = [&](std::size_t i) { return vectors.slots[i] + begin; };
+  const std::size_t ranges = decaying(on, rule, vectors);
   std::optional<EventTimer::Scope> timed;
   timed.emplace(timer_, on, [&] { return optimizer_op(rule, vectors, copy != nullptr); });
   std::visit(Overloaded{[&](const SgdRule& sgd_rule) {
                           if (vectors.slots.empty())
-                            sgd(on.handle(), sgd_rule, scale, gradient, vectors.parameters, copy,
-                                vectors.size);
+                            sgd(on.handle(), sgd_rule, scale, gradient, parameters, copy, size);
                           else
-                            sgd_momentum(on.handle(), sgd_rule, scale, gradient, vectors.parameters,
-                                         vectors.slots[0], copy, vectors.size);
+                            sgd_momentum(on.handle(), sgd_rule, scale, gradient, parameters, slot(0), copy,
+                                         size);
                         },
                         [&](const AdamWRule& adamw_rule) {
                           adamw(on.handle(), adamw_rule, scale,
                                 reinterpret_cast<const std::uint64_t*>(boundaries_.data()), ranges, gradient,
-                                vectors.parameters, vectors.slots[0], vectors.slots[1], copy, vectors.size);
+                                parameters, slot(0), slot(1), copy, size);
                         }},
              rule.optimizer);
   check_launch("the optimizer");
   timed.reset();
+  for (const RunningStatistics& statistics : vectors.statistics)
+    running_statistics(on.handle(), statistics, scale.count, gradient - begin, vectors.parameters);
+  check_launch("running_statistics");
   on.wait();
   if (copy != nullptr) {
     std::lock_guard lock(mutex_);
@@ -245,7 +252,8 @@ void CudaArithmetic::optimize(CudaStream& on, const UpdateRule& rule, const Grad
 // Copies the ranges to boundaries_ if the rule needs them; returns the number of ranges. The ranges of a run
 // never change.
 std::size_t CudaArithmetic::decaying(CudaStream& stream, const UpdateRule& rule,
-                                     std::span<const VectorRange> ranges) {
+                                     const UpdatedVectors& vectors) {
+  const std::span<const VectorRange> ranges = vectors.decaying;
   const auto* const adamw_rule = std::get_if<AdamWRule>(&rule.optimizer);
   if (adamw_rule == nullptr || adamw_rule->keep == 1) return 0;
   const auto same = [](const VectorRange& a, const VectorRange& b) {
@@ -254,8 +262,8 @@ std::size_t CudaArithmetic::decaying(CudaStream& stream, const UpdateRule& rule,
   if (!boundaries_ || !std::ranges::equal(decaying_, ranges, same)) {
     std::vector<std::uint64_t> boundaries;
     for (const VectorRange& range : ranges) {
-      boundaries.push_back(range.begin);
-      boundaries.push_back(range.end);
+      boundaries.push_back(range.begin - vectors.running);
+      boundaries.push_back(range.end - vectors.running);
     }
     const std::size_t bytes = boundaries.size() * sizeof(std::uint64_t);
     boundaries_ = allocate_bytes(bytes, "the ranges that decay");

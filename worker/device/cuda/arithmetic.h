@@ -61,11 +61,12 @@ class CudaArithmetic final : public Arithmetic {
     Event made;
   };
   void written(const float* to, std::size_t floats);
-  StepResult measure(CudaStream& on, const UpdateRule& rule, const float* sum, std::size_t size);
+  StepResult measure(CudaStream& on, const UpdateRule& rule, const float* sum, const float* gradient,
+                     std::size_t size);
   void divide(CudaStream& on, float* gradient, float targets, std::size_t size);
   void optimize(CudaStream& on, const UpdateRule& rule, const GradientScale& scale, const float* gradient,
                 const UpdatedVectors& vectors);
-  std::size_t decaying(CudaStream& stream, const UpdateRule& rule, std::span<const VectorRange> ranges);
+  std::size_t decaying(CudaStream& stream, const UpdateRule& rule, const UpdatedVectors& vectors);
 
   const int gpu_;
   EventTimer timer_;

@@ -23,6 +23,21 @@ std::vector<VectorRange> decaying_ranges(const Program& program) {
   return ranges;
 }
 
+std::vector<RunningStatistics> running_statistics(const Program& program) {
+  std::vector<RunningStatistics> all;
+  for (const Node& node : program.nodes) {
+    const auto* const norm = std::get_if<BatchNorm>(&node.op);
+    if (norm == nullptr) continue;
+    const auto channels = static_cast<std::size_t>(norm->channels);
+    const std::size_t pixels = program.values[node.in[0]].size() / channels;
+    all.push_back({.begin = program.parameters[norm->mean].offset,
+                   .channels = channels,
+                   .values = static_cast<float>(pixels),
+                   .momentum = static_cast<float>(norm->momentum)});
+  }
+  return all;
+}
+
 }  // namespace
 
 Datasets load_datasets(const JobConfig& config) {
@@ -53,7 +68,8 @@ Replica::Replica(const JobConfig& config, const Datasets& data, int lanes, std::
       device(std::move(on)),
       stream(device->arithmetic().make_stream()),
       lanes(*device, program, lanes, config.train.micro_batch_size),
-      decaying_(decaying_ranges(program)) {
+      decaying_(decaying_ranges(program)),
+      statistics_(running_statistics(program)) {
   stream->set_name("update");
   state.parameters = device->arithmetic().allocate(Where::kDevice, program.size);
   for (const std::string& name : slot_names(config.train))
@@ -151,8 +167,12 @@ void Replica::restore(const TrainState& from) {
 
 StepResult Replica::update(const UpdateRule& rule, float* sum) {
   const Range range(*device, Operation::Kind::kUpdate);
-  UpdatedVectors vectors{
-      .size = program.size, .parameters = state.parameters.data(), .slots = {}, .decaying = decaying_};
+  UpdatedVectors vectors{.size = program.size,
+                         .parameters = state.parameters.data(),
+                         .slots = {},
+                         .decaying = decaying_,
+                         .running = program.running,
+                         .statistics = statistics_};
   for (const ReplicaState::Slot& slot : state.slots) vectors.slots.push_back(slot.values.data());
   return device->arithmetic().update(*stream, rule, sum, vectors);
 }

@@ -103,6 +103,7 @@ struct Replica {
   std::unique_ptr<Stream> copying_;  // for copies from snapshot_
   Event taken_;                      // when snapshot_ is complete
   const std::vector<VectorRange> decaying_;
+  const std::vector<RunningStatistics> statistics_;
 };
 
 }  // namespace dtrun::worker

@@ -138,11 +138,15 @@ struct State {
 };
 
 StepResult update(const There& there, const UpdateRule& rule, std::span<const VectorRange> decaying,
-                  State& state) {
+                  State& state, std::size_t running = 0, std::span<const RunningStatistics> statistics = {}) {
   const Buffer sum = there.put(state.sum), parameters = there.put(state.parameters), a = there.put(state.a),
                b = there.put(state.b);
-  UpdatedVectors vectors{
-      .size = state.parameters.size(), .parameters = parameters.data(), .slots = {}, .decaying = decaying};
+  UpdatedVectors vectors{.size = state.parameters.size(),
+                         .parameters = parameters.data(),
+                         .slots = {},
+                         .decaying = decaying,
+                         .running = running,
+                         .statistics = statistics};
   const auto* const sgd = std::get_if<SgdRule>(&rule.optimizer);
   if (sgd == nullptr || sgd->momentum != 0) vectors.slots.push_back(a.data());
   if (sgd == nullptr) vectors.slots.push_back(b.data());
@@ -194,6 +198,28 @@ TEST_CASE("an update has the CPU's bits, and its norm but for the order of the s
       CHECK(same_bits(one.a, other.a));
       CHECK(same_bits(one.b, other.b));
     }
+  }
+}
+
+TEST_CASE(
+    "running statistics in front of the parameters have the CPU's bits, and so has what is behind them") {
+  CudaArithmetic gpu(0);
+  const auto cpu = make_cpu_arithmetic();
+  const There there{gpu}, here{*cpu};
+  const std::vector<RunningStatistics> statistics{
+      {.begin = 0, .channels = 3, .values = 64, .momentum = 0.1f},
+      {.begin = 6, .channels = 300, .values = 1, .momentum = 0.3f}};
+  constexpr std::size_t kRunning = 606;
+  const std::vector<VectorRange> decaying{{700, 900}};
+  for (const UpdateRule& rule : rules()) {
+    State one(1003), other(1003);
+    const StepResult on_gpu = update(there, rule, decaying, one, kRunning, statistics),
+                     on_cpu = update(here, rule, decaying, other, kRunning, statistics);
+    CHECK(on_gpu.norm == doctest::Approx(on_cpu.norm).epsilon(1e-12));
+    CHECK(same_bits(one.parameters, other.parameters));
+    CHECK_FALSE(same_bits(one.parameters, State(1003).parameters));
+    CHECK(same_bits(one.a, other.a));
+    CHECK(same_bits(one.b, other.b));
   }
 }
 

@@ -22,6 +22,11 @@ struct Windows {
   int channels, height, width, size, stride, padding, rows, columns;
 };
 
+// Images of several samples, [samples][channels][pixels].
+struct Planes {
+  std::size_t samples, channels, pixels;
+};
+
 // "add": the result is added to the output's old value, else it overwrites.
 struct Kernels {
   const char* instruction_set;
@@ -62,6 +67,15 @@ struct Kernels {
                      const float* bias, float* moments, float* out);
   // in_gradient may be null. add_parameters: "add" for the two gradients of the parameters.
   void (*layer_norm_backward)(std::size_t rows, std::size_t width, const float* in, const float* weight,
+                              const float* moments, const float* out_gradient, bool add, float* in_gradient,
+                              bool add_parameters, float* weight_gradient, float* bias_gradient);
+
+  // moments: [channels][mean, 1 / standard deviation, variance], of each channel over all samples and pixels.
+  void (*batch_moments)(const Planes& planes, float epsilon, const float* in, float* moments);
+  void (*batch_norm)(const Planes& planes, const float* in, const float* weight, const float* bias,
+                     const float* moments, float* out);
+  // As layer_norm_backward().
+  void (*batch_norm_backward)(const Planes& planes, const float* in, const float* weight,
                               const float* moments, const float* out_gradient, bool add, float* in_gradient,
                               bool add_parameters, float* weight_gradient, float* bias_gradient);
 

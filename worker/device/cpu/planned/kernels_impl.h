@@ -316,6 +316,65 @@ inline float exponentials(std::size_t count, float largest, float* scores) {
   return sum_of(count, [&](std::size_t i) { return scores[i]; });
 }
 
+// The sum over all samples of term(offset of a plane, pixel), of one channel.
+template <typename Term>
+inline double sum_of_channel(const Planes& p, std::size_t channel, const Term& term) {
+  double sum = 0;
+  for (std::size_t n = 0; n < p.samples; ++n) {
+    const std::size_t plane = (n * p.channels + channel) * p.pixels;
+    sum += sum_of(p.pixels, [&](std::size_t i) { return term(plane + i); });
+  }
+  return sum;
+}
+
+void batch_moments(const Planes& p, float epsilon, const float* in, float* moments) {
+  const auto count = static_cast<double>(p.samples * p.pixels);
+  for (std::size_t c = 0; c < p.channels; ++c) {
+    const auto mean = static_cast<float>(sum_of_channel(p, c, [&](std::size_t i) { return in[i]; }) / count);
+    const auto variance = static_cast<float>(
+        sum_of_channel(p, c, [&](std::size_t i) { return (in[i] - mean) * (in[i] - mean); }) / count);
+    moments[3 * c] = mean, moments[3 * c + 1] = 1.0f / __builtin_sqrtf(variance + epsilon);
+    moments[3 * c + 2] = variance;
+  }
+}
+
+void batch_norm(const Planes& p, const float* in, const float* weight, const float* bias,
+                const float* moments, float* out) {
+  for (std::size_t plane = 0; plane < p.samples * p.channels; ++plane) {
+    const std::size_t c = plane % p.channels;
+    const float mean = moments[3 * c], scale = moments[3 * c + 1] * weight[c], offset = bias[c];
+    const float* const x = in + plane * p.pixels;
+    float* const y = out + plane * p.pixels;
+    for (std::size_t i = 0; i < p.pixels; ++i) y[i] = (x[i] - mean) * scale + offset;
+  }
+}
+
+void batch_norm_backward(const Planes& p, const float* in, const float* weight, const float* moments,
+                         const float* out_gradient, bool add, float* in_gradient, bool add_parameters,
+                         float* weight_gradient, float* bias_gradient) {
+  const auto count = static_cast<float>(p.samples * p.pixels);
+  for (std::size_t c = 0; c < p.channels; ++c) {
+    const float mean = moments[3 * c], scale = moments[3 * c + 1];
+    const auto d_bias =
+        static_cast<float>(sum_of_channel(p, c, [&](std::size_t i) { return out_gradient[i]; }));
+    const auto d_weight = static_cast<float>(
+        sum_of_channel(p, c, [&](std::size_t i) { return out_gradient[i] * ((in[i] - mean) * scale); }));
+    put(add_parameters, d_bias, bias_gradient + c);
+    put(add_parameters, d_weight, weight_gradient + c);
+    if (in_gradient == nullptr) continue;
+    const float slope = weight[c] * scale, mean_d = d_bias / count, mean_dx = d_weight / count;
+    for (std::size_t n = 0; n < p.samples; ++n) {
+      const std::size_t plane = (n * p.channels + c) * p.pixels;
+      const float *const x = in + plane, *const d = out_gradient + plane;
+      float* const to = in_gradient + plane;
+      for (std::size_t i = 0; i < p.pixels; ++i) {
+        const float part = slope * (d[i] - mean_d - (x[i] - mean) * scale * mean_dx);
+        to[i] = add ? to[i] + part : part;
+      }
+    }
+  }
+}
+
 void causal_softmax(std::size_t rows, std::size_t first, std::size_t width, std::size_t stride,
                     float* scores) {
   for (std::size_t r = 0; r < rows; ++r) {
@@ -411,6 +470,9 @@ constexpr Kernels kKernels{
     .max_pool_backward = max_pool_backward,
     .layer_norm = layer_norm,
     .layer_norm_backward = layer_norm_backward,
+    .batch_moments = batch_moments,
+    .batch_norm = batch_norm,
+    .batch_norm_backward = batch_norm_backward,
     .causal_softmax = causal_softmax,
     .softmax_backward = softmax_backward,
     .classify = classify,

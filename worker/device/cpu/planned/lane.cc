@@ -292,6 +292,34 @@ class PlannedLane final : public Lane, private planned::LaneMemory {
                            call.parameters == Into::kAdd, weight_gradient(l.weight), weight_gradient(l.bias));
   }
 
+  planned::Planes planes(const BatchNorm& l, const Node& node) const {
+    return {samples(), static_cast<std::size_t>(l.channels), pixels(node.in[0])};
+  }
+  void forward(const BatchNorm& l, const Node& node) {
+    float* const moments = aux(node);
+    const auto epsilon = static_cast<float>(l.epsilon);
+    if (training_)
+      k_.batch_moments(planes(l, node), epsilon, in(node.in[0]), moments);
+    else
+      for (int c = 0; c < l.channels; ++c)
+        moments[3 * c] = weight(l.mean)[c],
+                    moments[3 * c + 1] = 1 / std::sqrt(weight(l.variance)[c] + epsilon);
+    k_.batch_norm(planes(l, node), in(node.in[0]), weight(l.weight), weight(l.bias), moments, out(node.out));
+  }
+  void backward(const BatchNorm& l, const Node& node, const Call& call) {
+    const float* const moments = aux(node);
+    k_.batch_norm_backward(planes(l, node), in(node.in[0]), weight(l.weight), moments, gradient(node.out),
+                           call.in[0] == Into::kAdd,
+                           call.in[0] == Into::kNone ? nullptr : gradient(node.in[0]),
+                           call.parameters == Into::kAdd, weight_gradient(l.weight), weight_gradient(l.bias));
+    const auto n = static_cast<float>(samples());
+    for (int c = 0; c < l.channels; ++c) {
+      const float shift = moments[3 * c] - weight(l.mean)[c];
+      weight_gradient(l.mean)[c] = n * shift;
+      weight_gradient(l.variance)[c] = n * (moments[3 * c + 2] + shift * shift);
+    }
+  }
+
   void forward(const Embedding& l, const Node& node) {
     const std::size_t m = rows(node.out);
     for (std::size_t r = 0; r < m; ++r) {

@@ -1,6 +1,6 @@
 # The kernels, for nvcc in the matmul and for the host's compiler in tests. EXACT ones must not be contracted
 # (nvcc: --fmad=false): their bits are the CPU's.
-set(dtrun_cuda_kernels attention.cu cross_entropy.cu columns.cu elementwise.cu embedding.cu images.cu norm.cu partials.cu
+set(dtrun_cuda_kernels attention.cu batch_norm.cu cross_entropy.cu columns.cu elementwise.cu embedding.cu images.cu norm.cu partials.cu
     trial.cu)
 set(dtrun_cuda_kernels_exact vector.cu)
 # Plain C++ that goes with them.

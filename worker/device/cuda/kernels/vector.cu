@@ -239,6 +239,19 @@ __global__ void __launch_bounds__(kThreads)
   if (copy != nullptr) store(copy + at, rounded, left);
 }
 
+__global__ void __launch_bounds__(kThreads)
+    running_statistics_kernel(RunningStatistics s, float targets, const float* sum, float* parameters) {
+  wait_for_previous();
+  const std::size_t c = place<1>();
+  if (c >= s.channels) return;
+  const float count = targets * s.values, unbiased = count / (count - 1);
+  const float shift = sum[s.begin + c] / targets, square = sum[s.begin + s.channels + c] / targets;
+  const float variance = square - shift * shift;
+  float &mean = parameters[s.begin + c], &running = parameters[s.begin + s.channels + c];
+  mean += s.momentum * shift;
+  running += s.momentum * ((variance < 0 ? 0 : variance) * unbiased - running);
+}
+
 template <typename Rule>
 void update(cudaStream_t stream, const Rule& rule, const GradientScale& scale, const float* sum,
             float* parameters, float* first, float* second, __nv_bfloat16* copy, std::size_t size) {
@@ -310,6 +323,12 @@ void adamw(cudaStream_t stream, const AdamWRule& rule, const GradientScale& scal
            const std::uint64_t* boundaries, std::size_t ranges, const float* sum, float* parameters,
            float* mean, float* mean_square, __nv_bfloat16* copy, std::size_t size) {
   update(stream, AdamW{rule, boundaries, 2 * ranges}, scale, sum, parameters, mean, mean_square, copy, size);
+}
+
+void running_statistics(cudaStream_t stream, const RunningStatistics& statistics, float targets,
+                        const float* sum, float* parameters) {
+  launch(running_statistics_kernel, blocks_of(statistics.channels, kThreads), kThreads, 0, stream, statistics,
+         targets, sum, parameters);
 }
 
 }  // namespace dtrun::worker::cuda

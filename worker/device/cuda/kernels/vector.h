@@ -55,4 +55,8 @@ void adamw(cudaStream_t stream, const AdamWRule& rule, const GradientScale& scal
            const std::uint64_t* boundaries, std::size_t ranges, const float* sum, float* parameters,
            float* mean, float* mean_square, __nv_bfloat16* copy, std::size_t size);
 
+// The same operations as the CPU's on each of [means | variances], from a sum over `targets` targets.
+void running_statistics(cudaStream_t stream, const RunningStatistics& statistics, float targets,
+                        const float* sum, float* parameters);
+
 }  // namespace dtrun::worker::cuda

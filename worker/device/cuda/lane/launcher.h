@@ -15,6 +15,7 @@
 #include "worker/device/cuda/arithmetic.h"
 #include "worker/device/cuda/cudnn_ops.h"
 #include "worker/device/cuda/failure.h"
+#include "worker/device/cuda/kernels/batch_norm.h"
 #include "worker/device/cuda/kernels/columns.h"
 #include "worker/device/cuda/kernels/cross_entropy.h"
 #include "worker/device/cuda/kernels/elementwise.h"
@@ -169,6 +170,19 @@ class StepLauncher {
                         at_.values(w.out_gradient), w.add, at_.values(w.in_gradient), w.add_parameters,
                         at_.floats(w.weight_gradient), at_.floats(w.bias_gradient), workspace_);
     check_launch("layer_norm_backward");
+  }
+  void enqueue(const BatchNormalize& w, cudaStream_t on) {
+    batch_norm(on, {w.samples, w.channels, w.pixels}, at_.microbatch.real_rows, training_, w.epsilon,
+               at_.values(w.in), at_.floats(w.weight), at_.floats(w.bias), at_.floats(w.mean),
+               at_.floats(w.variance), at_.floats(w.moments), at_.values(w.out));
+    check_launch("batch_norm");
+  }
+  void enqueue(const BatchNormalizeBackward& w, cudaStream_t on) {
+    batch_norm_backward(on, {w.samples, w.channels, w.pixels}, at_.microbatch.real_rows, at_.values(w.in),
+                        at_.floats(w.weight), at_.floats(w.mean), at_.floats(w.moments),
+                        at_.values(w.out_gradient), w.add, at_.values(w.in_gradient), w.add_parameters,
+                        at_.floats(w.weight_gradient), at_.floats(w.bias_gradient), at_.floats(w.sums));
+    check_launch("batch_norm_backward");
   }
   void enqueue(const Embed& w, cudaStream_t on) {
     embedding(on, w.rows, w.width, at_.microbatch.tokens, at_.values(w.weight), at_.values(w.position),
