@@ -428,7 +428,7 @@ void Driver::act(const action::TellNews& a) {
 
 void Driver::act(const action::TellVerdict& a) {
   log_.write("straggler", {{"generation", state_.generation.number()},
-                           {"rank", a.verdict.rank},
+                           {"rank", a.verdict.rank >= 0 ? EventLog::Value(a.verdict.rank) : nullptr},
                            {"cause", a.verdict.cause},
                            {"loss", a.verdict.loss},
                            {"serious", a.verdict.serious},

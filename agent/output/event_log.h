@@ -2,6 +2,7 @@
 // Agents that share a folder append to one file; each line is one write.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <initializer_list>
@@ -17,7 +18,7 @@ namespace dtrun::agent {
 
 class EventLog {
  public:
-  using Value = std::variant<std::int64_t, double, std::string>;
+  using Value = std::variant<std::nullptr_t, bool, std::int64_t, double, std::string>;
   using Fields = std::initializer_list<std::pair<const char*, Value>>;
 
   // None of `folders`: writes nothing. One that does not exist gets its file at begin(), and so does

@@ -97,7 +97,7 @@ class LifeReader {
       failed_[who()] = error;
     } else if (event == "report_failure") {
       const auto found = line.find("collateral");
-      const bool follower = found != line.end() && (*found == true || *found == 1);
+      const bool follower = found != line.end() && *found == true;
       life_.failures += follower ? 0 : 1;
       const std::string error = std::exchange(failed_[who()], "");
       mark({now, host, follower ? "follower" : "failure",

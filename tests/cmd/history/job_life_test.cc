@@ -28,7 +28,7 @@ TEST_CASE(
               event(101, "start_workers", R"("generation":1,"world_size":2,"reason":"all joined")") +
               event(102, "place_worker", R"("generation":1,"rank":0)") +
               event(110, "worker_ended", R"x("rank":1,"how":"signal 9 (SIGKILL)","error":"out of luck")x") +
-              event(110.5, "report_failure", R"x("rank":1,"how":"signal 9 (SIGKILL)","collateral":0)x") +
+              event(110.5, "report_failure", R"x("rank":1,"how":"signal 9 (SIGKILL)","collateral":false)x") +
               event(111, "stopped", R"("generation":1)") +
               event(112, "start_workers", R"("generation":2,"world_size":2,"reason":"rank 1 failed")") +
               event(120, "worker_ended", R"("rank":1,"how":"exit code 0","error":"")") +
