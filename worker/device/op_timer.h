@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/model/cost.h"
-#include "worker/schedule/op_kind.h"
+#include "worker/schedule/step_kind.h"
 
 namespace dtrun::worker {
 
@@ -13,12 +12,6 @@ namespace dtrun::worker {
 struct Ceilings {
   double flops = 0;  // a second, of matmuls
   double bytes = 0;  // a second, read and written
-};
-
-struct TimedOp {
-  OpKind kind;
-  int node = -1;  // of the program; -1: no node
-  OpCost cost;
 };
 
 struct OpTime {

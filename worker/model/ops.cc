@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "proto/core/overloaded.h"
-#include "worker/model/cost.h"
 #include "worker/model/plan.h"
 #include "worker/model/program.h"
 

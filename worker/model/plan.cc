@@ -138,16 +138,8 @@ class Planner {
         if (in != kNoValue) use(value_[in]);
       value_[node(n).out] = piece_for_output(n, value_);
       aux_[n] = new_aux(n);
-      if (runs_with_last(n))
-        plan_.forward.back().relu = true;
-      else
-        plan_.forward.push_back({.node = n});
+      plan_.forward.push_back({.node = n});
     }
-  }
-  bool runs_with_last(int n) const {
-    if (!grouped() || n == 0 || !std::holds_alternative<Relu>(node(n).op)) return false;
-    const Op& before = node(n - 1).op;
-    return std::holds_alternative<Conv2d>(before) || std::holds_alternative<Linear>(before);
   }
 
   // ---- backward
@@ -198,10 +190,12 @@ class Planner {
     Call call{.node = nodes_ - 1, .backward = true};
     const Value in = node(plan_.classifier).in[0];
     use(again_[in]);
-    if (device_.whole_logits)
-      logits_ =
-          new_piece(rows_ * static_cast<std::size_t>(program_.sample.targets) * padded_classes(classes()));
-    if (grouped()) logits_ = new_piece(rows_ * classes());
+    const std::size_t all = rows_ * static_cast<std::size_t>(program_.sample.targets);
+    const auto classes = static_cast<std::size_t>(std::get<Linear>(node(plan_.classifier).op).out_features);
+    plan_.logit_width = device_.whole_logits ? padded_classes(classes) : classes;
+    plan_.logit_rows =
+        device_.whole_logits || grouped() ? all : std::clamp<std::size_t>(kLogitFloats / classes, 1, all);
+    logits_ = new_piece(plan_.logit_rows * plan_.logit_width);
     if (needs_gradient_[in]) {
       call.in[0] = Into::kWrite;
       gradient_[in] = new_piece(size_of(in));
@@ -215,18 +209,13 @@ class Planner {
     const auto wants = [&](int k) { return at.in[k] != kNoValue && needs_gradient_[at.in[k]]; };
     if (parameters.empty() && !wants(0) && !wants(1)) return;
     Call call{.node = n, .backward = true};
-    const bool behind_pool =
-        grouped() && std::holds_alternative<Relu>(at.op) && std::holds_alternative<MaxPool2d>(node(n + 1).op);
     use(gradient_[at.out]);
     if (backward_reads(at.op, device_).in) use(again_[at.in[0]]);
     if (backward_reads(at.op, device_).out) use(again_[at.out]);
     use(aux_again_[n]);
     for (int k = 0; k < 2; ++k)
       if (wants(k)) call.in[k] = plan_gradient(n, k, call);
-    if (behind_pool)
-      plan_.backward.back().relu = true;
-    else
-      end_call(call, n);
+    end_call(call, n);
   }
 
   Into plan_gradient(int n, int k, const Call& call) {
@@ -290,15 +279,11 @@ class Planner {
     }
     plan_.value = offsets(value_), plan_.value_again = offsets(again_), plan_.gradient = offsets(gradient_);
     plan_.aux = offsets(aux_), plan_.aux_again = offsets(aux_again_);
-    if (logits_ != kNone) plan_.logits = pieces_[logits_].offset;
-  }
-  std::size_t classes() const {
-    return static_cast<std::size_t>(std::get<Linear>(node(plan_.classifier).op).out_features);
+    plan_.logits = pieces_[logits_].offset;
   }
   void plan_work_memory() {
-    const std::size_t all = rows_ * static_cast<std::size_t>(program_.sample.targets);
     plan_.group = device_.group;
-    plan_.logit_rows = grouped() ? all : std::clamp<std::size_t>(kLogitFloats / classes(), 1, all);
+    if (grouped()) plan_.columns = static_cast<std::size_t>(device_.group) * plan_.logit_width;
     for (const Node& node : program_.nodes) {
       const auto* const linear = std::get_if<Linear>(&node.op);
       if (grouped() && linear != nullptr)

@@ -30,9 +30,6 @@ struct Call {
   Into parameters = Into::kNone;
   // For a backward call: the flat gradient from this offset on is final once this call is done.
   std::size_t final_from = SIZE_MAX;
-  // The call does the work of the ReLU behind its node as well, or in backward of the one in front
-  // (PlanFor::group).
-  bool relu = false;
 };
 
 // Offsets into an arena, in elements (floats on the CPU); kNowhere: the value has no memory.
@@ -45,7 +42,7 @@ struct PlanFor {
   // bf16.
   std::size_t float_elements = 1;
   std::size_t alignment = 16;  // of each piece of memory, in elements; 16 floats: a cache line
-  // All rows of logits lie in the arena while the classifier runs, each as long as padded_classes() tells.
+  // All rows of logits are in memory at a time, each as long as padded_classes() tells.
   bool whole_logits = false;
   // Attention keeps the logarithm of each query's sum for backward, and backward reads attention's output
   // too.
@@ -53,9 +50,8 @@ struct PlanFor {
   // Two consecutive calls may run as one, so the values that the first reads stay until the second is done.
   bool joins_calls = false;
   // Samples of which each value lies side by side: [group][value of a sample][sample of the group], the last
-  // group padded. Then the samples lie in the arena too, a ReLU runs with the convolution or the linear layer
-  // in front of it, and its backward with that of the max-pool behind it. 1: one sample lies after the other.
-  // REQUIRES, if more: fits_groups(program).
+  // group padded. Then the samples lie in the arena too, and so do all logits. 1: one sample lies after the
+  // other. REQUIRES, if more: fits_groups(program).
   int group = 1;
 };
 
@@ -66,8 +62,9 @@ bool fits_groups(const Program& program);
 constexpr std::size_t padded_classes(std::size_t classes) { return (classes + 63) / 64 * 64; }
 
 struct Plan {
-  // The node of the linear layer that makes the logits. It and the loss are one call (of the loss' node), so
-  // that logits never lie in memory as a whole.
+  // The node of the linear layer that makes the logits. It and the loss are one call (of the loss' node), for
+  // `logit_rows` rows at a time, each `logit_width` elements long, so that logits need not lie in memory as a
+  // whole.
   int classifier = 0;
   std::vector<Call> forward;  // without the classifier
   std::vector<Call>
@@ -77,12 +74,12 @@ struct Plan {
   std::vector<std::size_t> gradient;        // of each value
   std::vector<std::size_t> aux, aux_again;  // of each node: floats besides values that its backward needs
                                             // from forward
-  std::size_t logits = kNowhere;            // with PlanFor::whole_logits, or groups: all of them
-  std::size_t arena = 0;                    // elements
-  // Beside the arena: as many rows of logits as are in memory at a time, and, in floats, room for attention's
-  // scores of kQueryRows queries and for their gradients, and for the windows of one sample's convolution, or
-  // with groups for the input of a linear layer in rows, each padded to a multiple of the group.
-  std::size_t logit_rows = 0, scores = 0, columns = 0;
+  std::size_t logits = 0, logit_rows = 0, logit_width = 0;
+  std::size_t arena = 0;  // elements
+  // Beside the arena, in floats: room for attention's scores of kQueryRows queries and for their gradients;
+  // for the windows of one sample's convolution, or with groups for the input of a linear layer in rows, each
+  // padded to a multiple of the group, or a group's logits in rows.
+  std::size_t scores = 0, columns = 0;
   int group = 1;  // PlanFor::group
 };
 

@@ -158,6 +158,9 @@ void initialize_parameters(const Program& program, std::uint64_t seed, std::span
 // its "modules", the config's list with all arguments; for a model that transformers has, its "config".
 std::map<std::string, std::string> description(const Program& program);
 
+// One name for nodes that do the same work: "Linear 256 -> 768".
+std::string describe(const Program& program, int node);
+
 // The operation as a module of torch.nn with one input, "fc1=Linear(320, 50)"; empty: there is none.
 std::string torch_module(const Program& program, const Op& op);
 

@@ -5,8 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "worker/model/cost.h"
-
 namespace dtrun::worker {
 namespace {
 

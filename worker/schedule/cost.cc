@@ -4,7 +4,6 @@
 #include <span>
 
 #include "proto/core/overloaded.h"
-#include "worker/core/window.h"
 
 namespace dtrun::worker::schedule {
 namespace {
@@ -16,9 +15,7 @@ double attention_flops(std::size_t samples, std::size_t tokens, std::size_t widt
 }
 
 double convolution_flops(const ImageShape& s) {
-  const double pixels = static_cast<double>(window_places(s.height, s.kernel, s.stride, s.padding)) *
-                        window_places(s.width, s.kernel, s.stride, s.padding);
-  return 2.0 * s.samples * s.in_channels * s.out_channels * s.kernel * s.kernel * pixels;
+  return 2.0 * s.samples * s.in_channels * s.kernel * s.kernel * static_cast<double>(s.out_size());
 }
 
 double flops_of(const Work& work) {

@@ -1,4 +1,5 @@
 // From a plan's calls to steps: forward, the classifier, backward with the segments that are recomputed.
+#include <algorithm>
 #include <utility>
 
 #include "worker/schedule/op_lowering.h"
@@ -19,7 +20,7 @@ class Lowering {
         ops_(program, plan, samples, abilities, steps_) {}
 
   Schedule run() {
-    ops_.run(plan_.forward, plan_.value, plan_.aux);
+    ops_.run(plan_.forward, plan_.value, plan_.aux, false);
     steps_.finish(schedule_.forward);
     classify(false);
     steps_.finish(schedule_.evaluate);
@@ -36,7 +37,7 @@ class Lowering {
       } else {
         std::size_t end = i;
         while (end < calls.size() && !calls[end].backward) ++end;
-        ops_.run({calls.begin() + i, calls.begin() + end}, plan_.value_again, plan_.aux_again);
+        ops_.run({calls.begin() + i, calls.begin() + end}, plan_.value_again, plan_.aux_again, true);
         i = end;
       }
     }
@@ -50,23 +51,32 @@ class Lowering {
   // The linear layer that makes the logits, and the loss.
   void classify(bool training) {
     steps_.begin(static_cast<int>(program_.nodes.size()) - 1, true);
+    const std::size_t all = places_.rows(program_.nodes[plan_.classifier].in[0]);
+    for (std::size_t first = 0; first < all; first += plan_.logit_rows)
+      classify(first, std::min(plan_.logit_rows, all - first), training);
+  }
+  void classify(std::size_t first, std::size_t m, bool training) {
     const Node& at = program_.nodes[plan_.classifier];
     const Call& call = plan_.backward.front();
     const auto& made = std::get<Linear>(at.op);
     const Linear l = places_.with_padded_classes(made);
-    const auto classes = static_cast<std::size_t>(made.out_features);
-    const std::size_t m = places_.rows(at.in[0]), stride = padded_classes(classes);
-    const Place logits = places_.at(plan_.logits), x = places_.kept(at.in[0]);
+    const std::size_t stride = plan_.logit_width, before = first * static_cast<std::size_t>(l.in_features);
+    const Place logits = places_.at(plan_.logits), x = places_.moved(places_.kept(at.in[0]), before);
+    const Place targets{Space::kTargets, first * sizeof(std::int32_t)};
     ops_.multiply(l, x, places_.forward_product(l, m, stride), logits, {});
     std::vector<ByteRange> writes{Places::floats({Space::kStatistics, 0}, kStatisticsFloats)};
     if (training) writes.push_back(places_.values(logits, m * stride));
-    steps_.add(
-        CrossEntropy{.rows = m, .classes = classes, .stride = stride, .logits = logits, .gradient = training},
-        {places_.values(logits, m * stride), {{Space::kTargets, 0}, m * sizeof(std::int32_t)}},
-        std::move(writes));
+    steps_.add(CrossEntropy{.rows = m,
+                            .classes = static_cast<std::size_t>(made.out_features),
+                            .stride = stride,
+                            .logits = logits,
+                            .targets = targets,
+                            .gradient = training},
+               {places_.values(logits, m * stride), {targets, m * sizeof(std::int32_t)}}, std::move(writes));
     if (!training) return;
-    ops_.linear_backward(l, m, x, logits, stride, call.parameters == Into::kAdd, call.in[0],
-                         call.in[0] == Into::kNone ? Place{} : places_.gradient(at.in[0]), {});
+    const bool adds = first > 0 || call.parameters == Into::kAdd;
+    const Place d_x = call.in[0] == Into::kNone ? Place{} : places_.moved(places_.gradient(at.in[0]), before);
+    ops_.linear_backward(l, m, x, logits, stride, adds, call.in[0], d_x, {});
   }
 
   // Adds notices of the buckets that are final with this call.

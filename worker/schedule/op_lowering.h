@@ -29,12 +29,13 @@ class OpLowering : public Places {
         steps_(steps) {}
 
   // `values`, `aux`: the plan's places for these calls.
+  // `again`: the calls recompute a segment.
   void run(const std::vector<Call>& calls, const std::vector<std::size_t>& values,
-           const std::vector<std::size_t>& aux) {
+           const std::vector<std::size_t>& aux, bool again) {
     look_at(values);
-    aux_ = &aux;
+    aux_ = &aux, again_ = again;
     for (std::size_t i = 0; i < calls.size(); ++i) {
-      steps_.begin(calls[i].node, false);
+      steps_.begin(calls[i].node, false, again);
       if (i + 1 < calls.size() && forward_pair(node(calls[i].node), calls[i + 1].node)) {
         ++i;
         continue;
@@ -47,6 +48,13 @@ class OpLowering : public Places {
   // Lowers both calls to one step; false if that is not possible.
   bool run_pair(const Call& first, const Call& second) {
     const Node &lower = node(second.node), &upper = node(first.node);
+    if (abilities_.pools_with_relu && std::holds_alternative<MaxPool2d>(upper.op) && second.backward &&
+        std::holds_alternative<Relu>(lower.op) && lower.out == upper.in[0] && first.in[0] == Into::kWrite &&
+        second.in[0] == Into::kShare) {
+      steps_.begin(first.node, true);
+      pool_backward(std::get<MaxPool2d>(upper.op), upper, first, true);
+      return true;
+    }
     const auto* const linear = std::get_if<Linear>(&upper.op);
     const bool fits = linear != nullptr && second.backward && std::holds_alternative<Gelu>(lower.op) &&
                       lower.out == upper.in[0] && first.in[0] == Into::kWrite && second.in[0] == Into::kShare;
@@ -91,8 +99,18 @@ class OpLowering : public Places {
   // The whole backward for m rows. `slope`: GELU's input, if GELU's backward is part of the step.
   void linear_backward(const Linear& l, std::size_t m, const Place& x, const Place& d, std::size_t stride,
                        bool add_parameters, Into into, const Place& d_in, const Place& slope) {
-    weight_gradient(l, m, x, d, stride, add_parameters);
-    if (into == Into::kNone) return;
+    // On a stream of its own it begins first. On the same one the input's gradient is needed sooner.
+    const bool first = abilities_.side_streams > 0;
+    if (first) weight_gradient(l, m, x, d, stride, add_parameters);
+    if (into != Into::kNone) in_gradient(l, m, d, stride, into, d_in, slope);
+    if (!first) weight_gradient(l, m, x, d, stride, add_parameters);
+  }
+
+ private:
+  using Kind = Elementwise::Kind;
+
+  void in_gradient(const Linear& l, std::size_t m, const Place& d, std::size_t stride, Into into,
+                   const Place& d_in, const Place& slope) {
     MatmulShape shape = in_gradient_product(l, m, stride, into);
     if (slope) shape.epilogue = Epilogue::kGeluGradient;
     const ByteRange out = values(d_in, m * l.in_features);
@@ -101,9 +119,6 @@ class OpLowering : public Places {
     add(Matmul{.shape = shape, .a = d, .b = matrix(l.weight), .c = d_in, .bias = {}, .aux = slope},
         std::move(reads), {out});
   }
-
- private:
-  using Kind = Elementwise::Kind;
 
   const Node& node(int n) const { return program_.nodes[n]; }
 
@@ -284,7 +299,7 @@ class OpLowering : public Places {
 
   // With `left` and `right`, their sum is computed first, into the norm's input.
   void normalize(const LayerNorm& l, int n, const Place& left, const Place& right) {
-    steps_.begin(n, false);
+    steps_.begin(n, false, again_);
     const Node& at = node(n);
     const Place in = value(at.in[0]), out = value(at.out);
     const Place moments = Places::at((*aux_)[n]);
@@ -386,6 +401,7 @@ class OpLowering : public Places {
     const auto width = static_cast<std::size_t>(l.width);
     add(Embed{.rows = rows(out),
               .width = width,
+              .classes = static_cast<std::size_t>(l.classes),
               .positions = positions,
               .tokens = {Space::kTokens, 0},
               .weight = matrix(l.weight),
@@ -451,21 +467,26 @@ class OpLowering : public Places {
   }
   void backward(const Attention& l, const Node& at, const Call& call) {
     const Place sums = Places::at(plan_.aux_again[call.node]);
-    if (call.in[0] == Into::kAdd)
+    const bool adds = call.in[0] == Into::kAdd;
+    if (adds && !abilities_.attention_adds)
       throw WorkerError(kExitSoftware,
                         "this program cannot run on a GPU: attention's input has other readers");
+    const Place out = sums ? kept(at.out) : Place{};
+    const ByteRange qkv_gradient = values(gradient(at.in[0]), count(at.in[0]));
     add(AttentionBackward{.samples = samples_,
                           .tokens = static_cast<std::size_t>(program_.values[at.out].rows),
                           .heads = static_cast<std::size_t>(l.heads),
                           .width = static_cast<std::size_t>(l.width),
                           .qkv = kept(at.in[0]),
-                          .out = kept(at.out),
+                          .out = out,
                           .sums = sums,
                           .out_gradient = gradient(at.out),
-                          .qkv_gradient = gradient(at.in[0])},
-        {values(kept(at.in[0]), count(at.in[0])), values(kept(at.out), count(at.out)),
-         floats(sums, rows(at.out) * l.heads), values(gradient(at.out), count(at.out))},
-        {values(gradient(at.in[0]), count(at.in[0]))});
+                          .qkv_gradient = qkv_gradient.place,
+                          .add = adds},
+        {values(kept(at.in[0]), count(at.in[0])), values(out, count(at.out)),
+         floats(sums, rows(at.out) * l.heads), values(gradient(at.out), count(at.out)),
+         adds ? qkv_gradient : ByteRange{}},
+        {qkv_gradient});
   }
 
   void convolve(const Conv2d& l, const Node& at, const Place& out, bool relu) {
@@ -511,7 +532,8 @@ class OpLowering : public Places {
     add(Pool{.shape = image(l, at), .in = value(at.in[0]), .out = value(at.out)},
         {values(value(at.in[0]), count(at.in[0]))}, {values(value(at.out), count(at.out))});
   }
-  void backward(const MaxPool2d& l, const Node& at, const Call& call) {
+  void backward(const MaxPool2d& l, const Node& at, const Call& call) { pool_backward(l, at, call, false); }
+  void pool_backward(const MaxPool2d& l, const Node& at, const Call& call, bool relu) {
     const ByteRange in = values(gradient(at.in[0]), count(at.in[0]));
     const bool adds = call.in[0] == Into::kAdd;
     std::vector<ByteRange> reads{values(kept(at.in[0]), count(at.in[0])), values(kept(at.out), count(at.out)),
@@ -522,7 +544,8 @@ class OpLowering : public Places {
                      .out = kept(at.out),
                      .out_gradient = gradient(at.out),
                      .in_gradient = gradient(at.in[0]),
-                     .add = adds},
+                     .add = adds,
+                     .relu = relu},
         std::move(reads), {in});
   }
 
@@ -554,6 +577,7 @@ class OpLowering : public Places {
   const Abilities& abilities_;
   StepList& steps_;
   const std::vector<std::size_t>* aux_ = nullptr;  // of the current calls
+  bool again_ = false;
 };
 
 }  // namespace dtrun::worker::schedule

@@ -31,6 +31,7 @@ class Places {
 
   // `offset`: of the plan's arena, in elements.
   Place at(std::size_t offset) const {
+    if (offset == kNowhere) return {};
     if (offset == kInput) return {Space::kSamples, 0};
     return {Space::kArena, offset * element_};
   }
@@ -68,7 +69,7 @@ class Places {
   // weight's gradient overwrites those parameters' gradient with zeros, so it must come before all others of
   // backward.
   Linear with_padded_classes(Linear l) const {
-    const std::size_t classes = padded_classes(static_cast<std::size_t>(l.out_features));
+    const std::size_t classes = plan_.logit_width;
     const bool room = offset(l.weight) + classes * l.in_features <= program_.size;
     if (room && !l.bias && !l.in_first) l.out_features = static_cast<int>(classes);
     return l;

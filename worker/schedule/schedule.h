@@ -1,6 +1,6 @@
-// A GPU's work for one microbatch: every kernel and matmul with its operands, its stream, and the steps that
-// it waits for. Derived from a program and its plan once, without a GPU, so that tests can check it: only
-// steps of the schedule are launched.
+// A device's work for one microbatch: every kernel and matmul with its operands, and on a GPU its stream and
+// the steps that it waits for. Derived from a program and its plan, without the device, so that tests can
+// check it: a lane carries out the steps of its schedule alone.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "worker/core/window.h"
 #include "worker/model/plan.h"
 #include "worker/model/program.h"
 #include "worker/schedule/matmul_shape.h"
@@ -79,7 +80,8 @@ struct BatchNormalizeBackward {
   Place sums;  // those for the running mean and variance
 };
 struct Embed {
-  std::size_t rows, width, positions;  // positions: rows of a sample, after which `position` begins again
+  std::size_t rows, width, classes,
+      positions;  // after so many rows, those of a sample, `position` begins again
   Place tokens, weight, position, out;
 };
 struct EmbedBackward {
@@ -94,12 +96,13 @@ struct AttentionForward {
 struct AttentionBackward {
   std::size_t samples, tokens, heads, width;
   Place qkv, out, sums, out_gradient, qkv_gradient;
+  bool add;
 };
 struct CrossEntropy {
   std::size_t rows, classes, stride;  // stride: elements between rows
-  Place logits;
+  Place logits, targets;
   bool gradient;  // the logits become the gradient
-};                // also writes the statistics
+};                // also makes the statistics, of these rows and all in front of them
 struct Elementwise {
   enum class Kind : std::uint8_t {
     kRelu,
@@ -117,6 +120,10 @@ struct Elementwise {
 };
 struct ImageShape {
   int samples, in_channels, height, width, out_channels, kernel, stride = 1, padding = 0;
+  int out_height() const { return window_places(height, kernel, stride, padding); }
+  int out_width() const { return window_places(width, kernel, stride, padding); }
+  std::size_t in_size() const { return std::size_t(in_channels) * height * width; }  // of a sample
+  std::size_t out_size() const { return std::size_t(out_channels) * out_height() * out_width(); }
 };  // of a convolution; of a pool the channels are equal
 struct Convolve {
   ImageShape shape;
@@ -141,6 +148,7 @@ struct PoolBackward {
   ImageShape shape;
   Place in, out, out_gradient, in_gradient;
   bool add;
+  bool relu;  // the backward of a ReLU that makes `in` follows, in place
 };
 struct Average {
   std::size_t planes, pixels;
@@ -179,6 +187,7 @@ struct Step {
   Work work;
   int node = 0;  // of the program
   bool backward = false;
+  bool again = false;  // recomputes in backward a value that forward did not keep
   std::vector<ByteRange> reads, writes;
   int stream = 0;  // 0: the lane's own; the last: that of Ready; others: side streams
   // The steps of other streams that must be done first: their indices in the same list.
@@ -198,12 +207,14 @@ struct Schedule {
   }
 };
 
-// The abilities of the device's libraries.
+// What a device and its libraries can do.
 struct Abilities {
-  bool bf16 = false;
+  bool bf16 = false;  // values are bf16
   // Whether there is an algorithm for the matmul.
   std::function<bool(const MatmulShape&)> multiplies;
   int side_streams = 1;  // for matmuls that no step waits for soon
+  // Attention's backward may add to its input's gradient; that of a max-pool may go on through a ReLU.
+  bool attention_adds = false, pools_with_relu = false;
 };
 
 // A GPU's requirements of a plan.

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "proto/core/overloaded.h"
-#include "worker/model/cost.h"
 
 namespace dtrun::worker::schedule {
 namespace {
@@ -40,11 +39,11 @@ OpKind matmul(const Linear& l, const std::string& name, const Matmul& w) {
 
 }  // namespace
 
-OpKind kind_of(const Program& program, const Step& step, bool again) {
+OpKind kind_of(const Program& program, const Step& step) {
   const int node = node_of(program, step);
   const std::string name = describe(program, node);
   const Op& op = program.nodes[node].op;
-  const char* const forward = again ? "forward again" : "forward";
+  const char* const forward = step.again ? "forward again" : "forward";
   OpKind kind =
       std::visit(Overloaded{
                      [&](const Matmul& w) { return matmul(std::get<Linear>(op), name, w); },
@@ -66,6 +65,9 @@ OpKind kind_of(const Program& program, const Step& step, bool again) {
                      [&](const Convolve& w) {
                        return OpKind{w.relu ? name + " + ReLU" : name, forward};
                      },
+                     [&](const PoolBackward& w) {
+                       return OpKind{w.relu ? name + " and ReLU" : name, "backward"};
+                     },
                      [&](const ConvolveInGradient&) {
                        return OpKind{name, "input gradient"};
                      },
@@ -80,8 +82,16 @@ OpKind kind_of(const Program& program, const Step& step, bool again) {
                      },
                  },
                  step.work);
-  if (again && kind.part == "forward") kind.part = forward;
+  if (step.again && kind.part == "forward") kind.part = forward;
   return kind;
+}
+
+bool is_work(const Step& step) {
+  return !std::holds_alternative<Ready>(step.work) && !std::holds_alternative<Join>(step.work);
+}
+
+TimedOp timed_op(const Program& program, const Step& step) {
+  return {.kind = kind_of(program, step), .node = step.node, .cost = cost_of(step)};
 }
 
 }  // namespace dtrun::worker::schedule

@@ -14,7 +14,9 @@ class StepList {
   explicit StepList(const Abilities& abilities) : abilities_(abilities) {}
 
   // Steps that are added from now on belong to this node's forward, or its backward.
-  void begin(int node, bool backward) { node_ = node, backward_ = backward; }
+  void begin(int node, bool backward, bool again = false) {
+    node_ = node, backward_ = backward, again_ = again;
+  }
   int node() const { return node_; }
 
   // Leaves out extents without a place or bytes.
@@ -25,6 +27,7 @@ class StepList {
     steps_.push_back({.work = work,
                       .node = node_,
                       .backward = backward_,
+                      .again = again_,
                       .reads = std::move(reads),
                       .writes = std::move(writes),
                       .stream = stream,
@@ -48,7 +51,7 @@ class StepList {
   const Abilities& abilities_;
   std::vector<Step> steps_;
   int node_ = 0;
-  bool backward_ = false;
+  bool backward_ = false, again_ = false;
   int side_ = 0;
 };
 

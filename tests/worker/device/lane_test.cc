@@ -19,6 +19,8 @@
 #include "worker/device/cpu/planned/generator.h"
 #include "worker/device/device.h"
 #include "worker/device/lane_team.h"
+#include "worker/model/builder.h"
+#include "worker/model/plan.h"
 
 using namespace dtrun::worker;
 
@@ -63,6 +65,8 @@ std::vector<Program> in_each_format(Program program) {
   if (onednn::multiplies_bf16()) programs.push_back(std::move(program));
   return programs;
 }
+
+bool is_pool(const Node& node) { return std::holds_alternative<MaxPool2d>(node.op); }
 
 // Length of the difference, relative to the right vector's.
 double distance(const std::vector<float>& gradient, const std::vector<double>& right) {
@@ -121,16 +125,32 @@ TEST_CASE("a planned lane's loss, hits and gradient are the reference's, at ever
   }
 }
 
+TEST_CASE(
+    "logits of so many classes that some rows at a time are made give the reference's loss and gradient") {
+  ProgramBuilder builder({.shape = {1, 1, 3}, .classes = 400'000});
+  const Value hidden = builder.linear(builder.input(), "hidden", 2);
+  const Program program = builder.finish(builder.linear(hidden, "head", 400'000));
+  REQUIRE(make_plan(program, 5).logit_rows == 2);
+  const Problem problem(program, 5);
+  const Outcome outcome = train(program, 5, problem, 5);
+  const auto right = expected(program, problem, 5);
+  CHECK(outcome.stats.loss == doctest::Approx(right.loss).epsilon(1e-6));
+  CHECK(outcome.stats.correct == right.correct);
+  CHECK(largest_error(outcome, right) < 1e-5);
+}
+
 TEST_CASE("a planned lane of bf16 is near fp64, and rounds what is multiplied and nothing else") {
   if (!onednn::multiplies_bf16()) {
     MESSAGE("skipped: " << bf16_refusal());
     return;
   }
   std::vector<NamedProgram> programs = planned_programs();
-  programs.push_back({"convnet", convnet_program({2, 13, 11}, {.type = ModelType::kConvnet})});
+  programs.push_back({"convnet", convnet_program({2, 18, 17}, {.type = ModelType::kConvnet})});
   for (const NamedProgram& named : programs) {
     Program program = named.program;
     program.bf16 = true;
+    // Of values that are nearly equal a max-pool may pick another one once they are rounded.
+    const double most = std::ranges::any_of(program.nodes, is_pool) ? 0.2 : 2e-2;
     for (const int capacity : {1, 3, 8}) {
       CAPTURE(named.name);
       CAPTURE(capacity);
@@ -143,8 +163,8 @@ TEST_CASE("a planned lane of bf16 is near fp64, and rounds what is multiplied an
       CHECK(outcome.stats.loss == doctest::Approx(exact.loss).epsilon(1e-2));
       const double rounding = distance({right.gradient.begin(), right.gradient.end()}, exact.gradient);
       CHECK(rounding > 5e-4);
-      CHECK(rounding < 2e-2);
-      CHECK(distance(outcome.gradient, exact.gradient) < 2e-2);
+      CHECK(rounding < most);
+      CHECK(distance(outcome.gradient, exact.gradient) < most);
       CHECK(distance(outcome.gradient, right.gradient) < rounding / 20);
       const auto lane = make_cpu_device()->make_lane(program, capacity);
       lane->parameters_changed(problem.parameters.data());

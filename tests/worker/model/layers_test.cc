@@ -5,7 +5,6 @@
 
 #include "tests/worker/model/programs.h"
 #include "worker/base/error.h"
-#include "worker/model/cost.h"
 #include "worker/model/plan.h"
 
 using namespace dtrun::worker;

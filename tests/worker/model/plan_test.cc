@@ -97,30 +97,22 @@ class Run {
     } else {
       memory_.write(out, size(node.out), node.out);
     }
-    if (call.relu) {
-      const Value relu = program_.nodes[call.node + 1].out;
-      CHECK(place[relu] == out);
-      memory_.write(out, size(relu), relu);
-    }
     if (aux_size(call.node) > 0) memory_.write(aux[call.node], aux_size(call.node), kAux + call.node);
   }
 
   void classify(const Call& call) {
     CHECK(call.node == static_cast<int>(program_.nodes.size()) - 1);
     const Value in = program_.nodes[plan_.classifier].in[0];
-    if (device_.whole_logits) {
-      const auto classes = std::get<Linear>(program_.nodes[plan_.classifier].op).out_features;
-      const std::size_t logits = rows_ * program_.sample.targets * padded_classes(classes);
-      memory_.write(plan_.logits, logits, kLogits);
-      if (call.in[0] != Into::kNone) memory_.write(plan_.gradient[in], size(in), kGradient + in);
-      CHECK(memory_.has(plan_.logits, logits, kLogits));
-    } else if (device_.group > 1) {
-      memory_.write(plan_.logits, rows_ * program_.sample.classes, kLogits);
-    } else {
-      CHECK(plan_.logits == kNowhere);
-    }
-    check_value(in, plan_.value_again[in]);
+    const auto classes = std::get<Linear>(program_.nodes[plan_.classifier].op).out_features;
+    const std::size_t all = rows_ * program_.sample.targets;
+    CHECK(plan_.logit_width == (device_.whole_logits ? padded_classes(classes) : classes));
+    CHECK(plan_.logit_rows <= all);
+    if (device_.whole_logits || device_.group > 1) CHECK(plan_.logit_rows == all);
+    const std::size_t logits = plan_.logit_rows * plan_.logit_width;
+    memory_.write(plan_.logits, logits, kLogits);
     if (call.in[0] != Into::kNone) memory_.write(plan_.gradient[in], size(in), kGradient + in);
+    CHECK(memory_.has(plan_.logits, logits, kLogits));
+    check_value(in, plan_.value_again[in]);
     write_parameters(plan_.classifier, call);
   }
 
@@ -148,11 +140,6 @@ class Run {
         memory_.alias(place, size(in), kGradient + in);
       else
         memory_.write(place, size(in), kGradient + in);
-    }
-    if (call.relu) {
-      const Node& relu = program_.nodes[call.node - 1];
-      CHECK(plan_.gradient[relu.in[0]] == plan_.gradient[relu.out]);
-      memory_.write(plan_.gradient[relu.out], size(relu.out), kGradient + relu.in[0]);
     }
     write_parameters(call.node, call);
   }
@@ -209,19 +196,13 @@ TEST_CASE("nor does it fail for a device that keeps more, in smaller elements") 
   }
 }
 
-TEST_CASE("nor in groups of samples, where a ReLU runs with a neighbour") {
-  int with_relu = 0;
+TEST_CASE("nor in groups of samples") {
   for (const NamedProgram& named : test_programs()) {
     CHECK(fits_groups(named.program));
     if (named.program.sample.shape.size() > 500) continue;  // slow
     CAPTURE(named.name);
-    for (const int rows : {3, 17}) {
-      const Run run(named.program, rows, {.group = 16});
-      for (const auto& calls : {run.plan().forward, run.plan().backward})
-        with_relu += static_cast<int>(std::ranges::count(calls, true, &Call::relu));
-    }
+    for (const int rows : {3, 17}) Run(named.program, rows, {.group = 16});
   }
-  CHECK(with_relu > 4);
   for (const NamedProgram& named : planned_programs()) CHECK_FALSE(fits_groups(named.program));
 }
 

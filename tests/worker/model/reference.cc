@@ -115,7 +115,8 @@ class Sample {
       out.values[i] = l.bias ? parameters_[offset(*l.bias) + i / pixels] : 0;
     each_product(l, in.shape.row, out.shape.row,
                  [&](int o, int y, int x, int c, int row, int column, std::size_t tap) {
-                   out.at(o, y, x) += parameters_[offset(l.weight) + tap] * in.at(c, row, column);
+                   out.at(o, y, x) +=
+                       factor(parameters_[offset(l.weight) + tap]) * factor(in.at(c, row, column));
                  });
   }
   void backward(const Conv2d& l, const Tensor& in, const Tensor&, const Tensor& d, Tensor& d_in,
@@ -126,8 +127,8 @@ class Sample {
     each_product(l, in.shape.row, d.shape.row,
                  [&](int o, int y, int x, int c, int row, int column, std::size_t tap) {
                    const std::size_t w = offset(l.weight) + tap;
-                   gradient[w] += d.at(o, y, x) * in.at(c, row, column);
-                   d_in.at(c, row, column) += parameters_[w] * d.at(o, y, x);
+                   gradient[w] += factor(d.at(o, y, x)) * factor(in.at(c, row, column));
+                   d_in.at(c, row, column) += factor(parameters_[w]) * factor(d.at(o, y, x));
                  });
   }
 

@@ -14,7 +14,7 @@
 #include "tests/support/files.h"
 #include "tests/worker/model/programs.h"
 #include "worker/config/config.h"
-#include "worker/model/cost.h"
+#include "worker/model/builder.h"
 #include "worker/schedule/step_kind.h"
 
 namespace dtrun::worker::schedule {
@@ -53,8 +53,8 @@ std::vector<Row> rows_of(const Program& program, const Schedule& schedule) {
   std::vector<Row> rows;
   for (const auto* const steps : {&schedule.forward, &schedule.backward}) {
     for (const Step& step : *steps) {
-      if (std::holds_alternative<Ready>(step.work) || std::holds_alternative<Join>(step.work)) continue;
-      const OpKind kind = kind_of(program, step, false);
+      if (!is_work(step)) continue;
+      const OpKind kind = kind_of(program, step);
       auto row = std::ranges::find_if(
           rows, [&](const Row& each) { return each.what == kind.what && each.part == kind.part; });
       if (row == rows.end()) row = rows.insert(row, {.what = kind.what, .part = kind.part, .cost = {}});
@@ -131,23 +131,73 @@ TEST_CASE("no matmul of GPT-2, of 50257 classes, has a size that tensor cores ar
   }
 }
 
-// worker/model/cost.h counts the model's work on any device.
-TEST_CASE("a microbatch multiplies what the model needs, and attention's scores once more") {
-  for (const int samples : {4, 64}) {
+// Made for a CPU: values in rows, logits some rows at a time.
+Schedule cpu_schedule_of(const Program& program, int samples) {
+  return make_schedule(
+      program, make_plan(program, samples), samples,
+      {.multiplies = [](const MatmulShape& s) { return s.epilogue <= Epilogue::kBias; }, .side_streams = 0});
+}
+
+double flops_of(const Schedule& schedule) {
+  double flops = 0;
+  for (const auto* const list : {&schedule.forward, &schedule.backward})
+    for (const Step& step : *list) flops += cost_of(step).flops;
+  return flops;
+}
+
+TEST_CASE("a microbatch multiplies what the model needs on any device, and attention's scores once more") {
+  for (const int samples : {1, 4}) {
     Program program = gpt2_program({.type = ModelType::kGpt2, .vocab_size = 50304}, kTokens, 50257);
-    program.bf16 = true;
-    double steps = 0, model = 0, scores = 0;
-    const Schedule schedule = schedule_of(program, samples);
-    for (const auto* const list : {&schedule.forward, &schedule.backward})
-      for (const Step& step : *list) steps += cost_of(step).flops;
-    for (int node = 0; node < static_cast<int>(program.nodes.size()); ++node) {
-      const NodeCost cost = cost_of(program, node, samples);
-      model += cost.forward.flops + cost.backward.flops;
-      if (std::holds_alternative<Attention>(program.nodes[static_cast<std::size_t>(node)].op))
-        scores += cost.forward.flops / 2;
+    double needed = 0;
+    for (const Node& node : program.nodes) {
+      // Forward, and the gradients of both factors.
+      if (const auto* const linear = std::get_if<Linear>(&node.op))
+        needed += 3 * 2.0 * samples * kTokens * linear->in_features * linear->out_features;
+      // Two matmuls forward, and five backward, each with half of the pairs of tokens.
+      if (const auto* const attention = std::get_if<Attention>(&node.op))
+        needed += 7 * 2.0 * samples * (kTokens * (kTokens + 1) / 2) * attention->width;
     }
-    CHECK(steps == doctest::Approx(model + scores).epsilon(1e-9));
+    CHECK(flops_of(cpu_schedule_of(program, samples)) == doctest::Approx(needed).epsilon(1e-9));
+    program.bf16 = true;
+    CHECK(flops_of(schedule_of(program, samples)) == doctest::Approx(needed).epsilon(1e-9));
   }
+}
+
+// By what the steps are; the last of several that are the same.
+std::map<std::string, OpCost> costs(const Program& program, int samples) {
+  std::map<std::string, OpCost> costs;
+  cpu_schedule_of(program, samples).each_step([&](const Step& step) {
+    const TimedOp op = timed_op(program, step);
+    costs[op.kind.what + ", " + op.kind.part] = op.cost;
+  });
+  return costs;
+}
+
+TEST_CASE("a convolution is a product per output value, and nobody wants the gradient of an image") {
+  const auto all = costs(convnet_program(), 2);
+  const std::string first = "Conv2d 5x5, 1x28x28 -> 20x24x24", second = "Conv2d 5x5, 20x12x12 -> 20x8x8";
+  CHECK(all.at(first + " + ReLU, forward").flops == 2.0 * 2 * 20 * 24 * 24 * 25);
+  CHECK(all.at(first + ", weight gradient").flops == all.at(first + " + ReLU, forward").flops);
+  CHECK_FALSE(all.contains(first + ", input gradient"));
+  CHECK(all.at(second + " + ReLU, forward").flops == 2.0 * 2 * 20 * 8 * 8 * 20 * 25);
+  CHECK(all.at(second + ", input gradient").flops == all.at(second + " + ReLU, forward").flops);
+  const OpCost linear = all.at("Linear 320 -> 50, forward");
+  CHECK(linear.flops == 2.0 * 2 * 320 * 50);
+  CHECK(linear.bytes() == 4.0 * (2 * 320 + 320 * 50 + 50 + 2 * 50));
+  CHECK(all.at("Linear 320 -> 50, weight gradient").bytes() == 4.0 * (2 * 50 + 2 * 320 + 320 * 50));
+  CHECK(all.at("MaxPool2d 2, 20x24x24, forward").flops == 0);
+}
+
+TEST_CASE("attention looks at each earlier token once for its score and once for its value") {
+  ProgramBuilder builder(
+      {.input = SampleSpec::Input::kTokens, .shape = {1, 1, 3}, .targets = 3, .classes = 100});
+  Value value = builder.embedding(builder.input(), "wte", 100, 8, NormalInit{0.02f});
+  value = builder.attention(builder.linear(value, "qkv", 24), 2);
+  const auto all = costs(builder.finish(builder.linear(value, "head", 100)), 5);
+  CHECK(all.at("Attention, 2 heads of 4, 3 tokens, forward").flops == 2.0 * 5 * (1 + 2 + 3) * 8 * 2);
+  CHECK(all.at("Attention, 2 heads of 4, 3 tokens, backward").flops == 2.0 * 5 * (1 + 2 + 3) * 8 * 5);
+  // Only the rows of 15 tokens are read, not the whole table.
+  CHECK(all.at("Embedding 100 x 8, forward").bytes() == 4.0 * (15 + 15 * 8 + 15 * 8));
 }
 
 }  // namespace

@@ -22,17 +22,17 @@ Schedule schedule_of(const Program& program) {
 std::map<std::string, int> told(const Program& program) {
   const Schedule schedule = schedule_of(program);
   std::map<std::string, int> steps;
-  const auto add = [&](const std::vector<Step>& some, bool backward) {
+  const auto add = [&](const std::vector<Step>& some) {
     for (const Step& step : some) {
-      if (std::holds_alternative<Ready>(step.work) || std::holds_alternative<Join>(step.work)) continue;
-      const OpKind kind = kind_of(program, step, backward && !step.backward);
+      if (!is_work(step)) continue;
+      const OpKind kind = kind_of(program, step);
       CHECK_FALSE(kind.what.empty());
       CHECK_FALSE(kind.part.empty());
       ++steps[kind.what + ", " + kind.part];
     }
   };
-  add(schedule.forward, false);
-  add(schedule.backward, true);
+  add(schedule.forward);
+  add(schedule.backward);
   return steps;
 }
 

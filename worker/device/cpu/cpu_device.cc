@@ -16,13 +16,12 @@ class CpuDevice : public Device {
   OpTimer& timer() override { return *timer_; }
   std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
     std::call_once(has_lane_, [&] { fingerprint_ = cpu_fingerprint(program); });
-    return make_planned_lane(program, capacity, plan_for_cpu(program, capacity),
-                             timer_->clock_of(program, capacity));
+    return make_planned_lane(program, capacity, plan_for_cpu(program, capacity), timer_->clock_of(program));
   }
 
  private:
   const std::unique_ptr<Arithmetic> arithmetic_ = make_cpu_arithmetic();
-  const std::shared_ptr<NodeTimer> timer_ = std::make_shared<NodeTimer>();
+  const std::shared_ptr<LaneTimer> timer_ = std::make_shared<LaneTimer>();
   std::once_flag has_lane_;  // all lanes of a device run one program, so the first lane sets the fingerprint
   std::string fingerprint_ = "cpu";
 };

@@ -14,7 +14,7 @@ constexpr int kRowsWorthAGroup = 3;
 // The values that a lane rounds to bf16, two to a float: the parameters, both sides of the largest matmul,
 // scores.
 std::size_t rounded_floats(const Program& program, const Plan& plan, int capacity) {
-  std::size_t largest = std::max(plan.logit_rows * program.sample.classes, plan.columns);
+  std::size_t largest = std::max(plan.logit_rows * plan.logit_width, plan.columns);
   for (const ValueShape& value : program.values)
     largest = std::max(largest, static_cast<std::size_t>(capacity) * value.size());
   return (program.size + 2 * largest + plan.scores) / 2;
@@ -29,7 +29,7 @@ PlanFor plan_for_cpu(const Program& program, int capacity) {
 
 std::size_t cpu_lane_floats(const Program& program, int capacity) {
   const Plan plan = make_plan(program, capacity, plan_for_cpu(program, capacity));
-  return plan.arena + plan.logit_rows * program.sample.classes + plan.scores + plan.columns +
+  return plan.arena + plan.scores + plan.columns +
          (program.bf16 ? rounded_floats(program, plan, capacity) : 0);
 }
 

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 #include <vector>
 
-#include "proto/core/overloaded.h"
 #include "worker/base/buffer.h"
-#include "worker/base/error.h"
 #include "worker/core/dropout.h"
+#include "worker/device/cpu/grouped/kernels.h"
 #include "worker/device/cpu/onednn/matmul.h"
 #include "worker/device/cpu/planned/group_ops.h"
 #include "worker/device/cpu/planned/kernels.h"
@@ -16,19 +16,27 @@
 #include "worker/device/cpu/planned/matmuls.h"
 #include "worker/device/wrong_data.h"
 #include "worker/model/plan.h"
+#include "worker/schedule/schedule.h"
 
 namespace dtrun::worker {
+namespace planned {
 namespace {
 
-using planned::kLeft, planned::kRight, planned::kScores, planned::kScoreGradients;
+Abilities abilities_of(const Plan& plan) {
+  const bool groups = plan.group > 1;
+  const auto multiplies = [groups](const MatmulShape& shape) {
+    const Epilogue with = shape.epilogue;
+    return with == Epilogue::kNone || with == Epilogue::kBias || with == Epilogue::kBiasRelu ||
+           (groups && with == Epilogue::kRowSums);
+  };
+  return {.multiplies = multiplies, .side_streams = 0, .attention_adds = true, .pools_with_relu = true};
+}
 
 template <typename Matmuls>
-class PlannedLane final : public Lane, private planned::LaneMemory {
+class PlannedLane final : public Lane, private LaneMemory {
  public:
-  PlannedLane(const Program& program, int capacity, const PlanFor& layout, NodeClock clock)
+  PlannedLane(const Program& program, int capacity, const PlanFor& layout, LaneClock clock)
       : LaneMemory(program, make_plan(program, capacity, layout)),
-        classifier_(std::get<Linear>(program.nodes[plan().classifier].op)),
-        logits_(plan().logit_rows * classifier_.out_features),
         scores_(plan().scores),
         clock_(std::move(clock)) {}
 
@@ -41,360 +49,285 @@ class PlannedLane final : public Lane, private planned::LaneMemory {
 
   void train(const Microbatch& microbatch, float* out,
              const std::function<void(int bucket)>& ready) override {
-    const MicrobatchStats stats = begin(microbatch, true, out + kStatisticsFloats);
-    std::fill_n(out, kStatisticsFloats, 0.0f);
-    out[0] = stats.loss, out[1] = stats.correct;
-    out[2] = static_cast<float>(microbatch.samples) * static_cast<float>(program().sample.targets);
-    std::size_t next = 0;
-    for (const Call& call : plan().backward) {
-      if (&call != &plan().backward.front()) run(call);
-      if (call.final_from == SIZE_MAX) continue;
-      for (; next < program().buckets.size() && program().buckets[next].begin >= call.final_from; ++next)
-        ready(static_cast<int>(next));
-    }
+    const Schedule& steps = begin(microbatch, true, out);
+    ready_ = &ready;
+    run(steps.forward);
+    run(steps.backward);
   }
 
   MicrobatchStats evaluate(const Microbatch& microbatch) override {
-    return begin(microbatch, false, nullptr);
+    float statistics[kStatisticsFloats];
+    const Schedule& steps = begin(microbatch, false, statistics);
+    run(steps.forward);
+    run(steps.evaluate);
+    return {.loss = statistics[0], .correct = statistics[1]};
   }
 
  private:
   using Element = typename Matmuls::Element;
-  using Matmul = matmul::Matmul<Element>;
+  using Product = matmul::Matmul<Element>;
 
-  // Forward, and the classifier with its part of backward if there is a gradient.
-  MicrobatchStats begin(const Microbatch& microbatch, bool training, float* gradient) {
-    begin_forward(microbatch, weights_, gradient);
+  // The steps for as many samples. `out`: the statistics, behind which the gradient lies in training.
+  const Schedule& begin(const Microbatch& microbatch, bool training, float* out) {
+    LaneMemory::begin(microbatch, weights_, out + kStatisticsFloats);
     training_ = training;
+    statistics_ = out, loss_ = 0, correct_ = 0;
+    std::fill_n(out, kStatisticsFloats, 0.0f);
+    out[2] = static_cast<float>(microbatch.samples) * static_cast<float>(program().sample.targets);
     if (grouped()) groups_.load_samples();
-    for (const Call& call : plan().forward) run(call);
-    begin_backward();
-    MicrobatchStats stats;
-    const Call& classifier = plan().backward.front();
-    clock_.time(classifier.node, true, [&] { stats = classify(classifier); });
-    return stats;
+    const auto found = schedules_.find(samples());
+    if (found != schedules_.end()) return found->second;
+    return schedules_
+        .emplace(samples(),
+                 make_schedule(program(), plan(), static_cast<int>(samples()), abilities_of(plan())))
+        .first->second;
   }
 
-  void run(const Call& call) {
-    const Node& node = program().nodes[call.node];
-    clock_.time(call.node, call.backward,
-                [&] { std::visit([&](const auto& op) { run(op, node, call); }, node.op); });
-  }
-  void run(const auto& op, const Node& node, const Call& call) {
-    if constexpr (planned::Grouped<std::decay_t<decltype(op)>>)
-      if (grouped())
-        return call.backward ? groups_.backward(op, node, call) : groups_.forward(op, node, call);
-    call.backward ? backward(op, node, call) : forward(op, node);
-  }
-
-  // The parameter as matmuls read it.
-  const Element* matrix(std::size_t parameter) const {
-    return matmuls_.weight(program().parameters[parameter].offset);
-  }
-  float* aux(const Node& node) const {
-    return LaneMemory::aux(static_cast<int>(&node - program().nodes.data()));
+  void run(const std::vector<Step>& steps) {
+    const Step* before = nullptr;
+    for (const Step& step : steps) {
+      // What a layer's matmuls have rounded serves those of the same call.
+      if (before == nullptr || step.node != before->node || step.backward != before->backward ||
+          std::holds_alternative<CrossEntropy>(step.work))
+        matmuls_.forget();
+      before = &step;
+      clock_.time(step, [&] { std::visit([&](const auto& work) { run(work, step); }, step.work); });
+    }
   }
 
-  // ---- operations
+  // ---- matmuls
 
-  // Of a convolution or a pooling.
-  planned::Windows windows(const auto& l, const Node& node) const {
-    const SampleShape &in = program().values[node.in[0]].row, &out = program().values[node.out].row;
-    return {in.channels, in.height, in.width, l.kernel, l.stride, l.padding, out.height, out.width};
+  void multiply(const Product& product) { matmuls_.multiply(product); }
+
+  const Element* operand(Operand number, const Place& at, std::size_t bytes) {
+    if (at.space == Space::kMatrices) return matmuls_.weight(at.offset / sizeof(float));
+    return matmuls_.kept_operand(number, in(at), bytes / sizeof(float));
+  }
+  void run(const Matmul& w, const Step&) {
+    if (grouped()) return groups_.run(w);
+    const MatmulShape& s = w.shape;
+    const OperandBytes bytes = bytes_of(s);
+    const Product product{.a_transposed = s.a_transposed,
+                          .b_transposed = s.b_transposed,
+                          .m = s.m,
+                          .n = s.n,
+                          .k = s.k,
+                          .a = operand(kLeft, w.a, bytes.a),
+                          .a_stride = s.a_stride,
+                          .b = operand(kRight, w.b, bytes.b),
+                          .b_stride = s.b_stride,
+                          .beta = s.add ? 1.0f : 0.0f,
+                          .c = out(w.c),
+                          .c_stride = s.c_stride};
+    w.bias ? matmuls_.multiply(product, in(w.bias)) : matmuls_.multiply(product);
+    if (s.epilogue == Epilogue::kBiasRelu) k_.relu(s.m * s.n, out(w.c), out(w.c));
+  }
+  // A GPU's alone: matmuls add biases here.
+  void run(const AddRow&, const Step&) {}
+  void run(const SumRows& w, const Step&) { k_.sum_rows(w.rows, w.width, in(w.in), w.add, out(w.out)); }
+
+  // ---- images
+
+  static Windows windows(const ImageShape& s) {
+    return {s.in_channels, s.height, s.width, s.kernel, s.stride, s.padding, s.out_height(), s.out_width()};
   }
   // A convolution of one sample is a matmul: [out channels, patch] by [patch, positions].
   struct Convolution {
-    planned::Windows windows;
     std::int64_t channels, patch, positions;
-    std::size_t in, out;  // floats of a sample
   };
-  Convolution convolution(const Conv2d& l, const Node& node) const {
-    const SampleShape& out = program().values[node.out].row;
-    return {.windows = windows(l, node),
-            .channels = l.out_channels,
-            .patch = std::int64_t{l.in_channels} * l.kernel * l.kernel,
-            .positions = std::int64_t{out.height} * out.width,
-            .in = program().values[node.in[0]].row.size(),
-            .out = out.size()};
+  static Convolution convolution(const ImageShape& s) {
+    return {.channels = s.out_channels,
+            .patch = std::int64_t{s.in_channels} * s.kernel * s.kernel,
+            .positions = std::int64_t{s.out_height()} * s.out_width()};
   }
-  void forward(const Conv2d& l, const Node& node) {
-    const Convolution c = convolution(l, node);
+  void run(const Convolve& w, const Step&) {
+    if (grouped()) return groups_.run(w);
+    const Convolution c = convolution(w.shape);
+    const Element* const weight = matmuls_.weight(w.weight.offset / sizeof(float));
     for (std::size_t n = 0; n < samples(); ++n) {
-      float* const to = out(node.out) + n * c.out;
-      k_.im2col(c.windows, in(node.in[0]) + n * c.in, columns());
-      for (std::int64_t o = 0; l.bias && o < c.channels; ++o)
-        std::fill_n(to + o * c.positions, c.positions, weight(*l.bias)[o]);
+      float* const to = out(w.out) + n * w.shape.out_size();
+      k_.im2col(windows(w.shape), in(w.in) + n * w.shape.in_size(), columns());
+      for (std::int64_t o = 0; w.bias && o < c.channels; ++o)
+        std::fill_n(to + o * c.positions, c.positions, in(w.bias)[o]);
       multiply({.m = c.channels,
                 .n = c.positions,
                 .k = c.patch,
-                .a = matrix(l.weight),
+                .a = weight,
                 .a_stride = c.patch,
                 .b = matmuls_.operand(kRight, columns(), c.patch * c.positions),
                 .b_stride = c.positions,
-                .beta = l.bias ? 1.0f : 0.0f,
+                .beta = w.bias ? 1.0f : 0.0f,
                 .c = to,
                 .c_stride = c.positions});
+      if (w.relu) k_.relu(w.shape.out_size(), to, to);
     }
   }
-  void backward(const Conv2d& l, const Node& node, const Call& call) {
-    const Convolution c = convolution(l, node);
-    if (call.in[0] == Into::kWrite) std::fill_n(gradient(node.in[0]), count(node.in[0]), 0.0f);
+  void run(const ConvolveWeightGradient& w, const Step&) {
+    if (grouped()) return groups_.run(w);
+    const Convolution c = convolution(w.shape);
     for (std::size_t n = 0; n < samples(); ++n) {
-      const float* const d_out = gradient(node.out) + n * c.out;
-      const Element* const d = matmuls_.operand(kLeft, d_out, c.out);
-      const bool add = n > 0 || call.parameters == Into::kAdd;
-      k_.im2col(c.windows, in(node.in[0]) + n * c.in, columns());
+      const float* const d = in(w.out_gradient) + n * w.shape.out_size();
+      const bool add = n > 0 || w.add;
+      k_.im2col(windows(w.shape), in(w.in) + n * w.shape.in_size(), columns());
       multiply({.b_transposed = true,
                 .m = c.channels,
                 .n = c.patch,
                 .k = c.positions,
-                .a = d,
+                .a = matmuls_.operand(kLeft, d, w.shape.out_size()),
                 .a_stride = c.positions,
                 .b = matmuls_.operand(kRight, columns(), c.patch * c.positions),
                 .b_stride = c.positions,
                 .beta = add ? 1.0f : 0.0f,
-                .c = weight_gradient(l.weight),
+                .c = out(w.weight_gradient),
                 .c_stride = c.patch});
-      if (l.bias) k_.sum_each_row(c.channels, c.positions, d_out, add, weight_gradient(*l.bias));
-      if (call.in[0] == Into::kNone) continue;
+      if (w.bias_gradient) k_.sum_each_row(c.channels, c.positions, d, add, out(w.bias_gradient));
+    }
+  }
+  void run(const ConvolveInGradient& w, const Step&) {
+    if (grouped()) return groups_.run(w);
+    const Convolution c = convolution(w.shape);
+    const Element* const weight = matmuls_.weight(w.weight.offset / sizeof(float));
+    for (std::size_t n = 0; n < samples(); ++n) {
+      float* const to = out(w.in_gradient) + n * w.shape.in_size();
+      if (!w.add) std::fill_n(to, w.shape.in_size(), 0.0f);
       multiply({.a_transposed = true,
                 .m = c.patch,
                 .n = c.positions,
                 .k = c.channels,
-                .a = matrix(l.weight),
+                .a = weight,
                 .a_stride = c.patch,
-                .b = d,
+                .b = matmuls_.operand(kLeft, in(w.out_gradient) + n * w.shape.out_size(), w.shape.out_size()),
                 .b_stride = c.positions,
                 .c = columns(),
                 .c_stride = c.positions});
-      k_.col2im(c.windows, columns(), gradient(node.in[0]) + n * c.in);
+      k_.col2im(windows(w.shape), columns(), to);
     }
   }
 
-  void forward(const MaxPool2d& l, const Node& node) {
-    const std::size_t from = program().values[node.in[0]].size(), to = program().values[node.out].size();
+  void run(const Pool& w, const Step&) {
+    if (grouped()) return groups_.run(w);
     for (std::size_t n = 0; n < samples(); ++n)
-      k_.max_pool(windows(l, node), in(node.in[0]) + n * from, out(node.out) + n * to);
+      k_.max_pool(windows(w.shape), in(w.in) + n * w.shape.in_size(), out(w.out) + n * w.shape.out_size());
   }
-  void backward(const MaxPool2d& l, const Node& node, const Call& call) {
-    const std::size_t from = program().values[node.in[0]].size(), to = program().values[node.out].size();
-    for (std::size_t n = 0; n < samples(); ++n)
-      k_.max_pool_backward(windows(l, node), in(node.in[0]) + n * from, in(node.out) + n * to,
-                           gradient(node.out) + n * to, call.in[0] == Into::kAdd,
-                           gradient(node.in[0]) + n * from);
+  void run(const PoolBackward& w, const Step&) {
+    if (grouped()) return groups_.run(w);
+    for (std::size_t n = 0; n < samples(); ++n) {
+      const float* const x = in(w.in) + n * w.shape.in_size();
+      float* const d = out(w.in_gradient) + n * w.shape.in_size();
+      k_.max_pool_backward(windows(w.shape), x, in(w.out) + n * w.shape.out_size(),
+                           in(w.out_gradient) + n * w.shape.out_size(), w.add, d);
+      if (w.relu) k_.relu_backward(w.shape.in_size(), x, d, false, d);
+    }
   }
-
-  std::size_t pixels(Value image) const {
-    return static_cast<std::size_t>(program().values[image].row.height) * program().values[image].row.width;
+  void run(const Average& w, const Step&) {
+    float* const to = out(w.out);
+    k_.sum_each_row(w.planes, w.pixels, in(w.in), false, to);
+    for (std::size_t i = 0; i < w.planes; ++i) to[i] /= static_cast<float>(w.pixels);
   }
-  void forward(const GlobalAveragePool&, const Node& node) {
-    const std::size_t each = pixels(node.in[0]);
-    k_.sum_each_row(count(node.out), each, in(node.in[0]), false, out(node.out));
-    for (std::size_t i = 0; i < count(node.out); ++i) out(node.out)[i] /= static_cast<float>(each);
-  }
-  void backward(const GlobalAveragePool&, const Node& node, const Call& call) {
-    const std::size_t each = pixels(node.in[0]);
-    const bool add = call.in[0] == Into::kAdd;
-    float* to = gradient(node.in[0]);
-    for (std::size_t i = 0; i < count(node.out); ++i) {
-      const float part = gradient(node.out)[i] / static_cast<float>(each);
-      for (std::size_t pixel = 0; pixel < each; ++pixel, ++to) *to = add ? *to + part : part;
+  void run(const AverageBackward& w, const Step&) {
+    float* to = out(w.in_gradient);
+    for (std::size_t i = 0; i < w.planes; ++i) {
+      const float part = in(w.out_gradient)[i] / static_cast<float>(w.pixels);
+      for (std::size_t pixel = 0; pixel < w.pixels; ++pixel, ++to) *to = w.add ? *to + part : part;
     }
   }
 
-  // A view; its gradient too.
-  void forward(const Flatten&, const Node&) {}
-  void backward(const Flatten&, const Node& node, const Call& call) { pass_on(node, 0, call.in[0]); }
-  // classify() carries out the classifier and the loss.
-  void forward(const LogSoftmaxNll&, const Node&) {}
-  void backward(const LogSoftmaxNll&, const Node&, const Call&) {}
+  // ---- rows and elements
 
-  void forward(const Relu&, const Node& node) { k_.relu(count(node.out), in(node.in[0]), out(node.out)); }
-  void backward(const Relu&, const Node& node, const Call& call) {
-    k_.relu_backward(count(node.out), in(node.out), gradient(node.out), call.in[0] == Into::kAdd,
-                     gradient(node.in[0]));
+  void run(const Normalize& w, const Step&) {
+    if (w.right) k_.add(w.rows * w.width, in(w.left), in(w.right), out(w.in));
+    k_.layer_norm(w.rows, w.width, w.epsilon, in(w.in), in(w.weight), in(w.bias), out(w.moments), out(w.out));
   }
-
-  void forward(const Gelu&, const Node& node) { k_.gelu(count(node.out), in(node.in[0]), out(node.out)); }
-  void backward(const Gelu&, const Node& node, const Call& call) {
-    k_.gelu_backward(count(node.out), in(node.in[0]), gradient(node.out), call.in[0] == Into::kAdd,
-                     gradient(node.in[0]));
+  void run(const NormalizeBackward& w, const Step&) {
+    k_.layer_norm_backward(w.rows, w.width, in(w.in), in(w.weight), in(w.moments), in(w.out_gradient), w.add,
+                           out(w.in_gradient), w.add_parameters, out(w.weight_gradient),
+                           out(w.bias_gradient));
   }
 
-  void forward(const Linear& l, const Node& node) {
-    matmul(l, in(node.in[0]), rows(node.out), out(node.out));
-  }
-  void backward(const Linear& l, const Node& node, const Call& call) {
-    backward_of_rows(l, rows(node.out), in(node.in[0]), gradient(node.out), call.parameters == Into::kAdd,
-                     call.in[0], call.in[0] == Into::kNone ? nullptr : gradient(node.in[0]));
-  }
-
-  void multiply(const Matmul& matmul) { matmuls_.multiply(matmul); }
-
-  // y = x W^T + bias of m rows.
-  void matmul(const Linear& l, const float* x, std::size_t m, float* y) {
-    const Matmul matmul{.b_transposed = !l.in_first,
-                        .m = static_cast<std::int64_t>(m),
-                        .n = l.out_features,
-                        .k = l.in_features,
-                        .a = matmuls_.operand(kLeft, x, m * l.in_features),
-                        .a_stride = l.in_features,
-                        .b = matrix(l.weight),
-                        .b_stride = l.in_first ? l.out_features : l.in_features,
-                        .c = y,
-                        .c_stride = l.out_features};
-    l.bias ? matmuls_.multiply(matmul, weight(*l.bias)) : matmuls_.multiply(matmul);
-  }
-  // All of backward, for m rows.
-  void backward_of_rows(const Linear& l, std::size_t m, const float* x, const float* d_out,
-                        bool add_parameters, Into into, float* d_in) {
-    const auto rows = static_cast<std::int64_t>(m);
-    const Element* const d = matmuls_.operand(kLeft, d_out, m * l.out_features);
-    if (into != Into::kNone)
-      multiply({.b_transposed = l.in_first,
-                .m = rows,
-                .n = l.in_features,
-                .k = l.out_features,
-                .a = d,
-                .a_stride = l.out_features,
-                .b = matrix(l.weight),
-                .b_stride = l.in_first ? l.out_features : l.in_features,
-                .beta = into == Into::kAdd ? 1.0f : 0.0f,
-                .c = d_in,
-                .c_stride = l.in_features});
-    const Element* const in = matmuls_.operand(kRight, x, m * l.in_features);
-    const Element* const left = l.in_first ? in : d;
-    const Element* const right = l.in_first ? d : in;
-    const std::int64_t height = l.in_first ? l.in_features : l.out_features,
-                       width = l.in_first ? l.out_features : l.in_features;
-    multiply({.a_transposed = true,
-              .m = height,
-              .n = width,
-              .k = rows,
-              .a = left,
-              .a_stride = height,
-              .b = right,
-              .b_stride = width,
-              .beta = add_parameters ? 1.0f : 0.0f,
-              .c = weight_gradient(l.weight),
-              .c_stride = width});
-    if (l.bias) k_.sum_rows(m, l.out_features, d_out, add_parameters, weight_gradient(*l.bias));
-  }
-
-  void forward(const LayerNorm& l, const Node& node) {
-    k_.layer_norm(rows(node.out), l.width, l.epsilon, in(node.in[0]), weight(l.weight), weight(l.bias),
-                  aux(node), out(node.out));
-  }
-  void backward(const LayerNorm& l, const Node& node, const Call& call) {
-    k_.layer_norm_backward(rows(node.out), l.width, in(node.in[0]), weight(l.weight), aux(node),
-                           gradient(node.out), call.in[0] == Into::kAdd,
-                           call.in[0] == Into::kNone ? nullptr : gradient(node.in[0]),
-                           call.parameters == Into::kAdd, weight_gradient(l.weight), weight_gradient(l.bias));
-  }
-
-  planned::Planes planes(const BatchNorm& l, const Node& node) const {
-    return {samples(), static_cast<std::size_t>(l.channels), pixels(node.in[0])};
-  }
-  void forward(const BatchNorm& l, const Node& node) {
-    float* const moments = aux(node);
-    const auto epsilon = static_cast<float>(l.epsilon);
+  void run(const BatchNormalize& w, const Step&) {
+    const Planes planes{w.samples, w.channels, w.pixels};
+    float* const moments = out(w.moments);
     if (training_)
-      k_.batch_moments(planes(l, node), epsilon, in(node.in[0]), moments);
+      k_.batch_moments(planes, w.epsilon, in(w.in), moments);
     else
-      for (int c = 0; c < l.channels; ++c)
-        moments[3 * c] = weight(l.mean)[c],
-                    moments[3 * c + 1] = 1 / std::sqrt(weight(l.variance)[c] + epsilon);
-    k_.batch_norm(planes(l, node), in(node.in[0]), weight(l.weight), weight(l.bias), moments, out(node.out));
+      for (std::size_t c = 0; c < w.channels; ++c)
+        moments[3 * c] = in(w.mean)[c], moments[3 * c + 1] = 1 / std::sqrt(in(w.variance)[c] + w.epsilon);
+    k_.batch_norm(planes, in(w.in), in(w.weight), in(w.bias), moments, out(w.out));
   }
-  void backward(const BatchNorm& l, const Node& node, const Call& call) {
-    const float* const moments = aux(node);
-    k_.batch_norm_backward(planes(l, node), in(node.in[0]), weight(l.weight), moments, gradient(node.out),
-                           call.in[0] == Into::kAdd,
-                           call.in[0] == Into::kNone ? nullptr : gradient(node.in[0]),
-                           call.parameters == Into::kAdd, weight_gradient(l.weight), weight_gradient(l.bias));
-    const auto n = static_cast<float>(samples());
-    for (int c = 0; c < l.channels; ++c) {
-      const float shift = moments[3 * c] - weight(l.mean)[c];
-      weight_gradient(l.mean)[c] = n * shift;
-      weight_gradient(l.variance)[c] = n * (moments[3 * c + 2] + shift * shift);
+  void run(const BatchNormalizeBackward& w, const Step&) {
+    const float* const moments = in(w.moments);
+    k_.batch_norm_backward({w.samples, w.channels, w.pixels}, in(w.in), in(w.weight), moments,
+                           in(w.out_gradient), w.add, out(w.in_gradient), w.add_parameters,
+                           out(w.weight_gradient), out(w.bias_gradient));
+    const auto n = static_cast<float>(w.samples);
+    float *const means = out(w.sums), *const variances = means + w.channels;
+    for (std::size_t c = 0; c < w.channels; ++c) {
+      const float shift = moments[3 * c] - in(w.mean)[c];
+      means[c] = n * shift;
+      variances[c] = n * (moments[3 * c + 2] + shift * shift);
     }
   }
 
-  void forward(const Embedding& l, const Node& node) {
-    const std::size_t m = rows(node.out);
-    for (std::size_t r = 0; r < m; ++r) {
+  void run(const Embed& w, const Step&) {
+    const auto classes = static_cast<std::int32_t>(w.classes);
+    for (std::size_t r = 0; r < w.rows; ++r) {
       const std::int32_t token = microbatch().tokens[r];
-      if (token < 0 || token >= l.classes) throw wrong_token(token, l.classes);
-      std::copy_n(weight(l.weight) + static_cast<std::size_t>(token) * l.width, l.width,
-                  out(node.out) + r * l.width);
+      if (token < 0 || token >= classes) throw wrong_token(token, classes);
+      const float* const row = in(w.weight) + static_cast<std::size_t>(token) * w.width;
+      float* const to = out(w.out) + r * w.width;
+      if (w.position)
+        k_.add(w.width, row, in(w.position) + r % w.positions * w.width, to);
+      else
+        std::copy_n(row, w.width, to);
     }
   }
   // Goes through the rows in order, so that each token's sum has a fixed order.
-  void backward(const Embedding& l, const Node& node, const Call& call) {
-    float* const to = weight_gradient(l.weight);
-    if (call.parameters == Into::kWrite) std::fill_n(to, program().parameters[l.weight].size, 0.0f);
-    const std::size_t m = rows(node.out);
-    for (std::size_t r = 0; r < m; ++r) {
-      float* const row = to + static_cast<std::size_t>(microbatch().tokens[r]) * l.width;
-      k_.add(l.width, row, gradient(node.out) + r * l.width, row);
+  void run(const EmbedBackward& w, const Step&) {
+    for (std::size_t r = 0; r < w.rows; ++r) {
+      float* const row = out(w.weight_gradient) + static_cast<std::size_t>(microbatch().tokens[r]) * w.width;
+      k_.add(w.width, row, in(w.out_gradient) + r * w.width, row);
     }
   }
 
-  void forward(const AddPositions& l, const Node& node) {
-    const std::size_t size = program().values[node.out].size();
-    for (std::size_t n = 0; n < samples(); ++n)
-      k_.add(size, in(node.in[0]) + n * size, weight(l.weight), out(node.out) + n * size);
+  void run(const Elementwise& w, const Step& step) {
+    const float *const first = in(w.first), *const second = in(w.second);
+    float* const to = out(w.out);
+    using Kind = Elementwise::Kind;
+    switch (w.kind) {
+      case Kind::kRelu:
+        return k_.relu(w.count, first, to);
+      case Kind::kReluGradient:
+        return k_.relu_backward(w.count, second, first, w.add, to);
+      case Kind::kGelu:
+        return k_.gelu(w.count, first, to);
+      case Kind::kGeluGradient:
+        return k_.gelu_backward(w.count, second, first, w.add, to);
+      case Kind::kAdd:
+        return k_.add(w.count, first, second, to);
+      case Kind::kCopy:
+        return copy(w, first, to);
+      case Kind::kDropout:
+        if (training_) return k_.dropout(w.count, dropout_words(step.node), w.probability, first, w.add, to);
+        if (first != to) copy(w, first, to);
+    }
   }
-  void backward(const AddPositions& l, const Node& node, const Call& call) {
-    const std::size_t size = program().values[node.out].size();
-    const std::size_t unused = program().parameters[l.weight].size - size;
-    float* const to = weight_gradient(l.weight);
-    k_.sum_rows(samples(), size, gradient(node.out), call.parameters == Into::kAdd, to);
-    if (call.parameters == Into::kWrite) std::fill_n(to + size, unused, 0.0f);
-    pass_on(node, 0, call.in[0]);
+  void copy(const Elementwise& w, const float* from, float* to) const {
+    w.add ? k_.add(w.count, to, from, to) : void(std::copy_n(from, w.count, to));
   }
-
-  void forward(const Add&, const Node& node) {
-    k_.add(count(node.out), in(node.in[0]), in(node.in[1]), out(node.out));
-  }
-  void backward(const Add&, const Node& node, const Call& call) {
-    pass_on(node, 0, call.in[0]);
-    pass_on(node, 1, call.in[1]);
-  }
-
-  // The output's gradient is the input's.
-  void pass_on(const Node& node, int k, Into into) const {
-    if (into == Into::kWrite)
-      std::copy_n(gradient(node.out), count(node.out), gradient(node.in[k]));
-    else if (into == Into::kAdd)
-      k_.add(count(node.out), gradient(node.in[k]), gradient(node.out), gradient(node.in[k]));
-  }
-
-  planned::DropoutStream dropout_words(const Node& node) const {
-    const auto index = static_cast<int>(&node - program().nodes.data());
-    const RandomStream::Words words = dropout_stream(microbatch().key, index).words();
+  DropoutStream dropout_words(int node) const {
+    const RandomStream::Words words = dropout_stream(microbatch().key, node).words();
     return {{words.key[0], words.key[1]}, words.a, words.b, words.use};
   }
-  void forward(const Dropout& l, const Node& node) {
-    const float* const from = in(node.in[0]);
-    if (training_)
-      k_.dropout(count(node.out), dropout_words(node), l.probability, from, false, out(node.out));
-    else if (from != out(node.out))
-      std::copy_n(from, count(node.out), out(node.out));
-  }
-  void backward(const Dropout& l, const Node& node, const Call& call) {
-    k_.dropout(count(node.out), dropout_words(node), l.probability, gradient(node.out),
-               call.in[0] == Into::kAdd, gradient(node.in[0]));
-  }
+  void run(const Clear& w, const Step&) { std::fill_n(out(w.out), w.bytes / sizeof(float), 0.0f); }
 
-  // Calls each(sample, head, first query row, query rows).
-  template <typename Each>
-  void each_block(const Attention& l, const Node& node, const Each& each) const {
-    const std::size_t tokens = program().values[node.out].rows;
-    for (std::size_t n = 0; n < samples(); ++n)
-      for (int head = 0; head < l.heads; ++head)
-        for (std::size_t first = 0; first < tokens; first += kQueryRows)
-          each(n * tokens, head, first, std::min(kQueryRows, tokens - first));
+  // ---- attention
+
+  // Calls each(first row of a sample, head, first query row, query rows).
+  static void each_block(const auto& w, const auto& each) {
+    for (std::size_t n = 0; n < w.samples; ++n)
+      for (std::size_t head = 0; head < w.heads; ++head)
+        for (std::size_t first = 0; first < w.tokens; first += kQueryRows)
+          each(n * w.tokens, head, first, std::min(kQueryRows, w.tokens - first));
   }
 
   // A block of queries in one head of one sample, and all keys up to its last query.
@@ -406,9 +339,9 @@ class PlannedLane final : public Lane, private planned::LaneMemory {
     std::size_t out;                   // offset in the output's rows
     float scale;
   };
-  static QueryBlock block_of(const Attention& l, std::size_t sample_row, int head, std::size_t first,
+  static QueryBlock block_of(const auto& w, std::size_t sample_row, std::size_t head, std::size_t first,
                              std::size_t queries) {
-    const std::size_t width = l.width, stride = 3 * width, size = width / l.heads, at = head * size;
+    const std::size_t width = w.width, stride = 3 * width, size = width / w.heads, at = head * size;
     return {.queries = static_cast<std::int64_t>(queries),
             .keys = static_cast<std::int64_t>(first + queries),
             .size = static_cast<std::int64_t>(size),
@@ -436,14 +369,15 @@ class PlannedLane final : public Lane, private planned::LaneMemory {
               .c_stride = b.keys});
     k_.causal_softmax(b.queries, first, b.keys, b.keys, scores_.data());
   }
-  const Element* rounded(const QueryBlock& b, planned::Operand number, const float* scores) {
+  const Element* rounded(const QueryBlock& b, Operand number, const float* scores) {
     return matmuls_.operand(number, scores, b.queries * b.keys);
   }
 
-  void forward(const Attention& l, const Node& node) {
-    const Element* const qkv = matmuls_.operand(kLeft, in(node.in[0]), count(node.in[0]));
-    each_block(l, node, [&](std::size_t sample_row, int head, std::size_t first, std::size_t queries) {
-      const QueryBlock b = block_of(l, sample_row, head, first, queries);
+  void run(const AttentionForward& w, const Step&) {
+    const std::size_t count = w.samples * w.tokens * w.width;
+    const Element* const qkv = matmuls_.operand(kLeft, in(w.qkv), 3 * count);
+    each_block(w, [&](std::size_t sample_row, std::size_t head, std::size_t first, std::size_t queries) {
+      const QueryBlock b = block_of(w, sample_row, head, first, queries);
       attend(b, first, qkv);
       multiply({.m = b.queries,
                 .n = b.size,
@@ -452,20 +386,21 @@ class PlannedLane final : public Lane, private planned::LaneMemory {
                 .a_stride = b.keys,
                 .b = qkv + b.value,
                 .b_stride = b.stride,
-                .c = out(node.out) + b.out,
+                .c = out(w.out) + b.out,
                 .c_stride = b.width});
     });
   }
 
   // Computes the scores again: kept, they would take rows^2 floats a head.
-  void backward(const Attention& l, const Node& node, const Call& call) {
-    const Element* const qkv = matmuls_.operand(kLeft, in(node.in[0]), count(node.in[0]));
-    float* const d_qkv = gradient(node.in[0]);
-    const Element* const d_out = matmuls_.operand(kRight, gradient(node.out), count(node.out));
-    if (call.in[0] == Into::kWrite) std::fill_n(d_qkv, count(node.in[0]), 0.0f);
+  void run(const AttentionBackward& w, const Step&) {
+    const std::size_t count = w.samples * w.tokens * w.width;
+    const Element* const qkv = matmuls_.operand(kLeft, in(w.qkv), 3 * count);
+    float* const d_qkv = out(w.qkv_gradient);
+    const Element* const d_out = matmuls_.operand(kRight, in(w.out_gradient), count);
+    if (!w.add) std::fill_n(d_qkv, 3 * count, 0.0f);
     float* const d_scores = scores_.data() + plan().scores / 2;
-    each_block(l, node, [&](std::size_t sample_row, int head, std::size_t first, std::size_t queries) {
-      const QueryBlock b = block_of(l, sample_row, head, first, queries);
+    each_block(w, [&](std::size_t sample_row, std::size_t head, std::size_t first, std::size_t queries) {
+      const QueryBlock b = block_of(w, sample_row, head, first, queries);
       attend(b, first, qkv);
       multiply({.a_transposed = true,
                 .m = b.keys,
@@ -514,67 +449,65 @@ class PlannedLane final : public Lane, private planned::LaneMemory {
     });
   }
 
-  // ---- the linear layer that makes the logits, and the loss, some rows at a time
+  // ---- the loss
 
-  MicrobatchStats classify(const Call& call) {
-    const Value x = program().nodes[plan().classifier].in[0];
-    const std::size_t all = rows(x), width = classifier_.in_features;
-    const bool into_x = call.in[0] != Into::kNone;
-    Sums sums;
-    for (std::size_t first = 0; first < all; first += plan().logit_rows) {
-      const std::size_t m = std::min(plan().logit_rows, all - first);
-      const float* const some = in(x) + first * width;
-      grouped() ? groups_.logits(classifier_, x, logits_.data())
-                : matmul(classifier_, some, m, logits_.data());
-      add_losses(first, m, sums);
-      if (!wants_gradient()) continue;
-      if (grouped())
-        groups_.backward_of_logits(classifier_, x, logits_.data(), call.in[0]);
-      else
-        backward_of_rows(classifier_, m, some, logits_.data(), first > 0, call.in[0],
-                         into_x ? gradient(x) + first * width : nullptr);
+  void run(const CrossEntropy& w, const Step&) {
+    float* const logits = out(w.logits);
+    const std::size_t first = w.targets.offset / sizeof(std::int32_t);
+    if (!grouped()) return add_losses(w, first, w.rows, logits);
+    for (std::size_t row = 0; row < w.rows; row += grouped::kGroup) {
+      groups_.to_rows(w.classes, logits + row * w.classes, columns());
+      add_losses(w, first + row, grouped::kGroup, columns());
+      if (w.gradient) groups_.from_rows(first + row, w.classes, columns(), logits + row * w.classes);
     }
-    return {.loss = static_cast<float>(sums.loss), .correct = static_cast<float>(sums.correct)};
   }
-
-  struct Sums {
-    double loss = 0;
-    int correct = 0;
-  };
   // Of m rows from `first` on, as far as they are real; their logits become the loss' gradient.
-  void add_losses(std::size_t first, std::size_t m, Sums& sums) const {
-    const int classes = classifier_.out_features;
+  void add_losses(const CrossEntropy& w, std::size_t first, std::size_t m, float* logits) {
+    const auto classes = static_cast<std::int32_t>(w.classes);
     const std::size_t real = static_cast<std::size_t>(microbatch().samples) * program().sample.targets;
     for (std::size_t row = first; row < std::min(first + m, real); ++row) {
       const std::int32_t target = microbatch().targets[row];
       if (target < 0 || target >= classes) throw wrong_target(target, classes);
       std::int32_t largest = 0;
-      sums.loss += k_.classify(classes, target, program().label_smoothing, wants_gradient(),
-                               logits_.data() + (row - first) * classes, &largest);
-      sums.correct += largest == target;
+      loss_ += k_.classify(w.classes, target, program().label_smoothing, w.gradient,
+                           logits + (row - first) * w.stride, &largest);
+      correct_ += largest == target;
     }
+    statistics_[0] = static_cast<float>(loss_), statistics_[1] = static_cast<float>(correct_);
   }
 
-  const planned::Kernels& k_ = planned::kernels();
-  const planned::GroupOps groups_{*this};
-  const Linear classifier_;
-  const Buffer logits_;  // [logit rows, classes]
+  void run(const Ready& w, const Step&) {
+    for (int bucket = w.first_bucket; bucket < w.end_bucket; ++bucket) (*ready_)(bucket);
+  }
+  void run(const Join&, const Step&) {}
+
+  const Kernels& k_ = kernels();
+  const GroupOps groups_{*this};
   const Buffer scores_;  // attention's scores, and their gradients
   Matmuls matmuls_;
-  const float* weights_ = nullptr;  // flat; the caller's
-  bool training_ = false;
-  const NodeClock clock_;
+  LaneClock clock_;
   const std::unique_ptr<Stream> stream_ = make_cpu_arithmetic()->make_stream();
+  std::map<std::size_t, const Schedule> schedules_;  // by samples(): the last microbatch may have fewer
+  const float* weights_ = nullptr;                   // flat; the caller's
+
+  // Of the current microbatch.
+  bool training_ = false;
+  const std::function<void(int bucket)>* ready_ = nullptr;
+  float* statistics_ = nullptr;
+  double loss_ = 0;
+  int correct_ = 0;
 };
 
 }  // namespace
+}  // namespace planned
 
 std::unique_ptr<Lane> make_planned_lane(const Program& program, int capacity, const PlanFor& layout,
-                                        NodeClock clock) {
+                                        LaneClock clock) {
   onednn::use_one_thread();
+  using namespace planned;
   if (program.bf16)
-    return std::make_unique<PlannedLane<planned::Bf16Matmuls>>(program, capacity, layout, std::move(clock));
-  return std::make_unique<PlannedLane<planned::Fp32Matmuls>>(program, capacity, layout, std::move(clock));
+    return std::make_unique<PlannedLane<Bf16Matmuls>>(program, capacity, layout, std::move(clock));
+  return std::make_unique<PlannedLane<Fp32Matmuls>>(program, capacity, layout, std::move(clock));
 }
 
 }  // namespace dtrun::worker

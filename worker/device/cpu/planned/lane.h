@@ -1,11 +1,11 @@
-// A lane that carries out a plan (worker/model/plan.h), call by call: matmuls (matmuls.h), the loops of
+// A lane that carries out a schedule (worker/schedule/), step by step: matmuls (matmuls.h), the loops of
 // kernels.h, and for values in groups of samples those of grouped/.
 #pragma once
 
 #include <memory>
 
 #include "worker/device/device.h"
-#include "worker/device/node_timer.h"
+#include "worker/device/lane_timer.h"
 #include "worker/model/plan.h"
 
 namespace dtrun::worker {
@@ -13,6 +13,6 @@ namespace dtrun::worker {
 // `layout`: plan_for_cpu() (footprint.h), or another one in tests. Called on the thread that will run the
 // lane. Throws WorkerError (EX_CONFIG) on a processor that cannot multiply as the program wants it.
 std::unique_ptr<Lane> make_planned_lane(const Program& program, int capacity, const PlanFor& layout,
-                                        NodeClock clock);
+                                        LaneClock clock);
 
 }  // namespace dtrun::worker

@@ -1,9 +1,11 @@
 // The matmuls of a planned lane, in fp32, or with inputs rounded to bf16 and sums in fp32. The lane
 // is a template over the class. Both classes read the flat parameters of parameters_changed(), which the
 // caller keeps, and see a matrix of fp32 values through operand(): the values themselves, or a rounded copy
-// of them, which stays valid until operand() is called with the same number.
+// of them, which stays valid until operand() is called with the same number. kept_operand() makes no copy of
+// values that one was made of since forget().
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 
@@ -25,6 +27,8 @@ class Fp32Matmuls {
   void parameters_changed(const float* flat, std::size_t) { weights_ = flat; }
   const float* weight(std::size_t offset) const { return weights_ + offset; }
   const float* operand(Operand, const float* values, std::size_t) const { return values; }
+  const float* kept_operand(Operand, const float* values, std::size_t) const { return values; }
+  void forget() {}
   void multiply(const matmul::Matmul<float>& matmul) { multiplier_.multiply(matmul); }
   // With `bias` [n] added to each row; matmul.beta is 0.
   void multiply(matmul::Matmul<float> matmul, const float* bias) {
@@ -49,6 +53,13 @@ class Bf16Matmuls {
   const Element* operand(Operand number, const float* values, std::size_t count) {
     return round(values, count, copies_[number]);
   }
+  const Element* kept_operand(Operand number, const float* values, std::size_t count) {
+    const auto kept = std::ranges::find(kept_, values);
+    if (kept != kept_.end()) return values_of(copies_[kept - kept_.begin()]);
+    kept_[number] = values;
+    return operand(number, values, count);
+  }
+  void forget() { kept_ = {}; }
   void multiply(const matmul::Matmul<Element>& matmul, const float* bias = nullptr) {
     multiplier_.multiply(matmul, bias);
   }
@@ -65,6 +76,7 @@ class Bf16Matmuls {
   onednn::Bf16Multiplier multiplier_;
   Buffer weights_;
   std::array<Buffer, kOperands> copies_;
+  std::array<const float*, kOperands> kept_{};  // what copies_ are of
 };
 
 }  // namespace dtrun::worker::planned

@@ -98,7 +98,7 @@ class CudaLane final : public Lane {
         capacity_(capacity),
         schedule_(make_checked_schedule(program_, capacity, side_stream_count_, launcher_.matmuls(),
                                         arithmetic, stream_, use)),
-        watch_(program_, schedule_, arithmetic.timer()),
+        watch_(program_, arithmetic.timer()),
         arena_(make_arena(program_, capacity, schedule_.arena, arithmetic)),
         upload_(program_, capacity, gpu, arithmetic, stream_),
         results_(arithmetic.allocate(Where::kDevice, kStatisticsFloats)),

@@ -9,7 +9,6 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "worker/device/cuda/stream.h"
@@ -56,14 +55,6 @@ class EventTimer final : public OpTimer {
   struct Pending {
     int op, stream;
   };
-  struct Less {
-    bool operator()(const TimedOp& a, const TimedOp& b) const {
-      const auto key = [](const TimedOp& op) {
-        return std::tie(op.node, op.cost.flops, op.cost.read, op.cost.written, op.kind.part, op.kind.what);
-      };
-      return key(a) < key(b);
-    }
-  };
 
   std::size_t begin(const CudaStream& stream, const TimedOp& op);
   void end(std::size_t pending, const CudaStream& stream);
@@ -78,7 +69,7 @@ class EventTimer final : public OpTimer {
   std::mutex mutex_;  // guards the members below
   OpTimes times_;
   std::map<const CudaStream*, int> streams_;
-  std::map<TimedOp, int, Less> ops_;
+  std::map<TimedOp, int> ops_;
   std::vector<Pending> pending_;
   std::vector<cudaEvent_t> events_;  // two for each operation, reused after each read()
   // CUDA gives times as floats of milliseconds, so each is measured from a near event, to keep it exact.

@@ -15,7 +15,7 @@ namespace dtrun::worker::cuda {
 class StepWatch {
  public:
   // REQUIRES: the arguments outlive this.
-  StepWatch(const Program& program, const Schedule& schedule, EventTimer& timer);
+  StepWatch(const Program& program, EventTimer& timer);
 
   // Lives while one step of the schedule is enqueued on `stream`.
   class Scope {
@@ -39,7 +39,6 @@ class StepWatch {
   const Watched& watched(const Step& step);
 
   const Program& program_;
-  const Schedule& schedule_;
   EventTimer& timer_;
   std::map<const Step*, Watched> watched_;  // the steps enqueued so far
 };

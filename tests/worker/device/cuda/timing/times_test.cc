@@ -23,19 +23,18 @@ using Key = std::tuple<std::string, std::string, int, std::string>;  // what, pa
 
 std::map<Key, int> scheduled(const Program& program) {
   cuda::Matmuls matmuls;
-  const cuda::Schedule schedule =
+  const cuda::Schedule made =
       cuda::make_schedule(program, make_plan(program, kCapacity, cuda::plan_for_gpu(program.bf16)), kCapacity,
                           {.bf16 = program.bf16,
                            .multiplies = [&](const cuda::MatmulShape& shape) { return matmuls.can(shape); }});
   std::map<Key, int> steps;
-  const auto add = [&](const cuda::Step& step, bool again) {
-    if (std::holds_alternative<cuda::Ready>(step.work) || std::holds_alternative<cuda::Join>(step.work))
-      return;
-    const OpKind kind = cuda::kind_of(program, step, again);
+  const auto add = [&](const cuda::Step& step) {
+    if (!schedule::is_work(step)) return;
+    const OpKind kind = schedule::kind_of(program, step);
     ++steps[{kind.what, kind.part, step.node, step.stream == 0 ? "lane" : "side 1"}];
   };
-  for (const cuda::Step& step : schedule.forward) add(step, false);
-  for (const cuda::Step& step : schedule.backward) add(step, !step.backward);
+  for (const cuda::Step& step : made.forward) add(step);
+  for (const cuda::Step& step : made.backward) add(step);
   return steps;
 }
 
