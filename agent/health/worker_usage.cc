@@ -167,12 +167,14 @@ WorkerUsage WorkerUsages::account_of(pid_t leader, Seen& seen) const {
 
 // Each group above has a quota of its own. A worker that is moved begins anew with the other group's.
 void WorkerUsages::look_at_group(pid_t leader, Seen& seen) const {
-  const auto groups = control_groups("cpu", text_in(folder_of(leader) / "cgroup"), mountinfo_);
-  if (groups.empty()) return;
+  std::string cgroup = text_in(folder_of(leader) / "cgroup");
+  const bool moved = cgroup != seen.cgroup;
+  if (moved) seen.groups = control_groups("cpu", cgroup, mountinfo_);
+  seen.cgroup = std::move(cgroup);
   double throttled = 0;
-  for (const ControlGroup& group : groups) throttled += throttled_seconds(head_of(group.folder / "cpu.stat"));
-  if (groups[0].folder == seen.group) seen.throttled += std::max(0.0, throttled - seen.group_throttled);
-  seen.group = groups[0].folder;
+  for (const ControlGroup& group : seen.groups)
+    throttled += throttled_seconds(head_of(group.folder / "cpu.stat"));
+  if (!moved) seen.throttled += std::max(0.0, throttled - seen.group_throttled);
   seen.group_throttled = throttled;
 }
 

@@ -6,7 +6,6 @@
 #include <sys/types.h>
 
 #include <chrono>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -14,6 +13,7 @@
 
 #include "agent/core/vocabulary.h"
 #include "agent/health/group_usage.h"
+#include "proto/core/control_group.h"
 
 namespace dtrun::agent {
 
@@ -54,8 +54,9 @@ class WorkerUsages {
   };
   struct Seen {
     std::vector<pid_t> members;
-    Counters newest, ended;  // of members now; of those that were
-    std::filesystem::path group;
+    Counters newest, ended;            // of members now; of those that were
+    std::string cgroup;                // the kernel's text on its control groups
+    std::vector<ControlGroup> groups;  // that follow from the text
     double group_throttled = 0, throttled = 0;
     double stopped = 0;
     std::optional<rendezvous::Neighbour> neighbour;
