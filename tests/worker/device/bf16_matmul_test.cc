@@ -135,9 +135,9 @@ TEST_CASE("matmuls of bf16 are the sums of products, to fp32's rounding, in ever
                                  .b = b.data(),
                                  .b_stride = b_stride,
                                  .beta = add ? 1.0f : 0.0f,
+                                 .bias = what == What::kBias ? bias.data() : nullptr,
                                  .c = c.data(),
-                                 .c_stride = c_stride},
-                                what == What::kBias ? bias.data() : nullptr);
+                                 .c_stride = c_stride});
             double worst = 0;
             bool between_is_untouched = true;
             for (std::int64_t i = 0; i < m; ++i) {

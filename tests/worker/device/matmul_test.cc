@@ -37,6 +37,7 @@ struct Case {
   float alpha = 1;
   bool add = false;
   Size gap = 0;  // floats between the rows of all three matrices
+  bool bias = false;
 };
 
 struct Matrices {
@@ -46,10 +47,11 @@ struct Matrices {
         c_stride(c.n + c.gap),
         a(random_values(1, a_stride * (a_transposed ? c.k : c.m) + 1)),  // an address, if nothing is in it
         b(random_values(2, b_stride * (b_transposed ? c.n : c.k) + 1)),
+        bias(random_values(4, c.n)),
         before(random_values(3, c_stride * c.m + 1)) {}
 
   Size a_stride, b_stride, c_stride;
-  std::vector<float> a, b, before;
+  std::vector<float> a, b, bias, before;
 };
 
 // One chain of fused multiply-adds for each block of k.
@@ -64,7 +66,8 @@ void plain(const matmul::Matmul<float>& p) {
           sum = std::fma(p.a_transposed ? p.a[k * p.a_stride + i] : p.a[i * p.a_stride + k],
                          p.b_transposed ? p.b[j * p.b_stride + k] : p.b[k * p.b_stride + j], sum);
         sum *= p.alpha;
-        *to = block > 0 || p.beta != 0 ? *to + sum : sum;
+        if (block == 0 && p.bias != nullptr) *to = p.bias[j];
+        *to = block > 0 || p.beta != 0 || p.bias != nullptr ? *to + sum : sum;
       }
     }
 }
@@ -89,6 +92,7 @@ void check(const Case& c) {
                                  .b = in.b.data(),
                                  .b_stride = in.b_stride,
                                  .beta = c.add ? 1.0f : 0.0f,
+                                 .bias = c.bias ? in.bias.data() : nullptr,
                                  .c_stride = in.c_stride};
       std::vector<float> expected = in.before;
       task.c = expected.data();
@@ -126,6 +130,9 @@ TEST_CASE("rows and columns beyond what is kept at a time, and rows whose distan
 
 TEST_CASE("a matmul scales, adds, and leaves alone what lies between the rows") {
   if (kernel_sets().empty()) return skip("this processor has no fused multiply-add");
+  for (const Size m : {1, 7, 33, 200})
+    for (const Size k : {0, 20, 700}) check({.m = m, .n = 77, .k = k, .alpha = 0.5f, .gap = 3, .bias = true});
+  check({.m = 9, .n = 600, .k = 530, .bias = true});
   for (const bool add : {false, true}) {
     check({.m = 15, .n = 33, .k = 20, .alpha = 0.125f, .add = add, .gap = 5});
     check({.m = 64, .n = 300, .k = 700, .alpha = -1.5f, .add = add, .gap = 3});

@@ -3,7 +3,7 @@
 //
 //   k is cut into ceil(k / kBlock) blocks of equal length, the first ones longer by one where they do not
 //   divide it. The sum of a block is one chain of fused multiply-adds from 0, in the order of k; times alpha
-//   it is added to c, in the order of the blocks.
+//   it is added to c, or to the bias, in the order of the blocks.
 #pragma once
 
 #include <cstddef>

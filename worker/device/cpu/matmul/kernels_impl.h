@@ -74,7 +74,7 @@ struct Lines {
 // Scalars, not structs: GCC hands a struct over in memory, in pieces that are waited for when they are read.
 #define DTRUN_TILE                                                                                   \
   Size k, const float *rows, Size row_stride, Size row_step, const float *columns, Size column_step, \
-      float *out, Size out_stride, float alpha, bool add
+      float *out, Size out_stride, float alpha, const float *base, Size base_stride
 
 // Indices are constants from the beginning, so that the sums are registers and no array.
 template <int... Row>
@@ -90,9 +90,9 @@ template <int... Row>
       left[Row] = multiply_add(value, l, left[Row]), right[Row] = multiply_add(value, r, right[Row])),
      ...);
   }
-  if (add)
-    ((store(out + Row * out_stride, load(out + Row * out_stride) + left[Row] * alpha),
-      store(out + Row * out_stride + kVector, load(out + Row * out_stride + kVector) + right[Row] * alpha)),
+  if (base != nullptr)
+    ((store(out + Row * out_stride, load(base + Row * base_stride) + left[Row] * alpha),
+      store(out + Row * out_stride + kVector, load(base + Row * base_stride + kVector) + right[Row] * alpha)),
      ...);
   else
     ((store(out + Row * out_stride, left[Row] * alpha),
@@ -101,7 +101,8 @@ template <int... Row>
 }
 template <int Rows>
 [[gnu::noinline]] void tile_of(DTRUN_TILE) {
-  tile(indices<Rows>(), k, rows, row_stride, row_step, columns, column_step, out, out_stride, alpha, add);
+  tile(indices<Rows>(), k, rows, row_stride, row_step, columns, column_step, out, out_stride, alpha, base,
+       base_stride);
 }
 using Tile = void (*)(DTRUN_TILE);
 #undef DTRUN_TILE
@@ -211,16 +212,25 @@ void pack_strips(const Lines& rows, Size count, Size readable, Size k, float* st
 
 // ---- a matmul
 
-// Element (row, column) of c is at[row * row_stride + column * column_stride]; one of the strides is 1.
+// Element (row, column) of c is at[row * row_stride + column * column_stride]; one of the strides is 1. The
+// sum is added to that of `base`: c's own, or the bias', whose stride is 1 where c's is, and else 0.
 struct Out {
   float* at;
   Size row_stride, column_stride;
   float alpha;
-  bool add;
+  const float* base;  // null: nothing is added to
+  Size base_row_stride, base_column_stride;
 
   Out from(Size row, Size column) const {
-    return {at + row * row_stride + column * column_stride, row_stride, column_stride, alpha, add};
+    Out there = *this;
+    there.at += row * row_stride + column * column_stride;
+    if (base != nullptr) there.base += row * base_row_stride + column * base_column_stride;
+    return there;
   }
+  Out transposed() const {
+    return {at, column_stride, row_stride, alpha, base, base_column_stride, base_row_stride};
+  }
+  Out added_to() const { return {at, row_stride, column_stride, alpha, at, row_stride, column_stride}; }
 };
 
 // Takes over what of a tile in memory exists in c.
@@ -229,11 +239,13 @@ void put(const float* tile, int rows, Size columns, const Out& out) {
   const Size lines = across ? columns : rows, length = across ? rows : columns;
   const Size line_step = across ? 1 : kColumns, step = across ? kColumns : 1;
   const Size out_stride = across ? out.column_stride : out.row_stride;
+  const Size base_stride = across ? out.base_column_stride : out.base_row_stride;
   for (Size line = 0; line < lines; ++line) {
     const float* const from = tile + line * line_step;
+    const float* const base = out.base + line * base_stride;
     float* const to = out.at + line * out_stride;
-    if (out.add)
-      for (Size i = 0; i < length; ++i) to[i] += from[i * step];
+    if (out.base != nullptr)
+      for (Size i = 0; i < length; ++i) to[i] = base[i] + from[i * step];
     else
       for (Size i = 0; i < length; ++i) to[i] = from[i * step];
   }
@@ -249,10 +261,10 @@ void compute_tile(const Lines& rows, int count, const Panel& panel, Size k, cons
   const Tile compute = kTiles.of[count - 1];
   if (out.column_stride == 1 && panel.columns == kColumns) {
     compute(k, rows.at, rows.line_stride, rows.step, panel.at, panel.step, out.at, out.row_stride, out.alpha,
-            out.add);
+            out.base, out.base_row_stride);
   } else {
     compute(k, rows.at, rows.line_stride, rows.step, panel.at, panel.step, scratch, kColumns, out.alpha,
-            false);
+            nullptr, 0);
     put(scratch, count, panel.columns, out);
   }
 }
@@ -293,7 +305,7 @@ void multiply_block(const Lines& rows, Size m, const Lines& columns, Size n, Siz
 void multiply_lines(const Lines& rows, Size m, const Lines& columns, Size n, Size k, Out out,
                     float* scratch) {
   const Size blocks = k <= kBlock ? 1 : (k + kBlock - 1) / kBlock;
-  for (Size block = 0, begin = 0; block < blocks; ++block, out.add = true) {
+  for (Size block = 0, begin = 0; block < blocks; ++block, out = out.added_to()) {
     const Size size = k / blocks + (block < k % blocks ? 1 : 0);
     multiply_block(rows.from(0, begin), m, columns.from(0, begin), n, size, out, scratch);
     begin += size;
@@ -306,13 +318,14 @@ void multiply_lines(const Lines& rows, Size m, const Lines& columns, Size n, Siz
 void multiply(const Matmul<float>& p, float* scratch) {
   const Lines a{p.a, p.a_transposed ? 1 : p.a_stride, p.a_transposed ? p.a_stride : 1};
   const Lines b{p.b, p.b_transposed ? p.b_stride : 1, p.b_transposed ? 1 : p.b_stride};
-  const bool add = p.beta != 0;
+  const Out out{p.c, p.c_stride, 1, p.alpha, p.bias, 0, 1};
+  const Out to = p.beta != 0 ? out.added_to() : out;
   const bool exchanged =
       p.b_transposed && !p.a_transposed && p.m >= kVector / 2 && p.n * p.k > p.m * p.k + 4 * p.m * p.n;
   if (exchanged)
-    multiply_lines(b, p.n, a, p.m, p.k, {p.c, 1, p.c_stride, p.alpha, add}, scratch);
+    multiply_lines(b, p.n, a, p.m, p.k, to.transposed(), scratch);
   else
-    multiply_lines(a, p.m, b, p.n, p.k, {p.c, p.c_stride, 1, p.alpha, add}, scratch);
+    multiply_lines(a, p.m, b, p.n, p.k, to, scratch);
 }
 
 }  // namespace

@@ -7,9 +7,9 @@ namespace dtrun::worker::matmul {
 
 using Bf16 = std::uint16_t;  // the upper half of a float's bits
 
-// Row-major. c = alpha * a b + beta * c with a [m, k], b [k, n], c [m, n]; a_transposed: a is [k, m] in
-// memory; b_transposed: b is [n, k]. The strides are elements from one row in memory to the next. c overlaps
-// neither a nor b.
+// Row-major. c = alpha * a b + beta * c + bias with a [m, k], b [k, n], c [m, n]; a_transposed: a is [k, m]
+// in memory; b_transposed: b is [n, k]. The strides are elements from one row in memory to the next. c
+// overlaps neither a nor b.
 template <typename Element>  // float or Bf16
 struct Matmul {
   bool a_transposed = false, b_transposed = false;
@@ -19,7 +19,8 @@ struct Matmul {
   std::int64_t a_stride = 0;
   const Element* b = nullptr;
   std::int64_t b_stride = 0;
-  float beta = 0;  // 1, or 0: then c is only written
+  float beta = 0;               // 1, or 0: then c is only written
+  const float* bias = nullptr;  // [n], of each row; null: none. Not with beta.
   float* c = nullptr;
   std::int64_t c_stride = 0;
 };

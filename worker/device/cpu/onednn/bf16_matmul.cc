@@ -65,11 +65,11 @@ struct Bf16Multiplier::Compiled {
 Bf16Multiplier::Bf16Multiplier() : compiled_(std::make_unique<Compiled>()) {}
 Bf16Multiplier::~Bf16Multiplier() = default;
 
-void Bf16Multiplier::multiply(const Matmul<Bf16>& p, const float* bias) try {
+void Bf16Multiplier::multiply(const Matmul<Bf16>& p) try {
   if (p.m == 0 || p.n == 0) return;
   const Compiled::MatmulKey shape{.a_transposed = p.a_transposed,
                                   .b_transposed = p.b_transposed,
-                                  .bias = bias != nullptr,
+                                  .bias = p.bias != nullptr,
                                   .add = p.beta != 0,
                                   .m = p.m,
                                   .n = p.n,
@@ -86,7 +86,7 @@ void Bf16Multiplier::multiply(const Matmul<Bf16>& p, const float* bias) try {
   matmul.left.set_data_handle(const_cast<Bf16*>(p.a));
   matmul.right.set_data_handle(const_cast<Bf16*>(p.b));
   matmul.out.set_data_handle(p.c);
-  if (bias != nullptr) matmul.row.set_data_handle(const_cast<float*>(bias));
+  if (p.bias != nullptr) matmul.row.set_data_handle(const_cast<float*>(p.bias));
   if (compiled_->scratchpad.size() < matmul.scratchpad_floats)
     compiled_->scratchpad = Buffer(matmul.scratchpad_floats);
   if (matmul.scratchpad_floats > 0) matmul.scratchpad.set_data_handle(compiled_->scratchpad.data());

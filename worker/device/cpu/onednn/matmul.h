@@ -33,8 +33,8 @@ class Bf16Multiplier {
   Bf16Multiplier();
   ~Bf16Multiplier();
 
-  // bias [n] is added to each row; null: none. Not with beta. Throws WorkerError (EX_SOFTWARE).
-  void multiply(const Matmul<Bf16>& matmul, const float* bias = nullptr);
+  // Throws WorkerError (EX_SOFTWARE).
+  void multiply(const Matmul<Bf16>& matmul);
 
  private:
   struct Compiled;

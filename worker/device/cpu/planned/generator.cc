@@ -26,8 +26,6 @@ std::span<const float> Generator::next(std::int32_t token) {
 }
 
 void Generator::run(const Linear& l, const Node& node) {
-  float* const out = value(node.out);
-  if (l.bias) std::copy_n(parameter(*l.bias), l.out_features, out);
   multiplier_.multiply({.b_transposed = !l.in_first,
                         .m = 1,
                         .n = l.out_features,
@@ -36,8 +34,8 @@ void Generator::run(const Linear& l, const Node& node) {
                         .a_stride = l.in_features,
                         .b = parameter(l.weight),
                         .b_stride = l.in_first ? l.out_features : l.in_features,
-                        .beta = l.bias ? 1.0f : 0.0f,
-                        .c = out,
+                        .bias = l.bias ? parameter(*l.bias) : nullptr,
+                        .c = value(node.out),
                         .c_stride = l.out_features});
 }
 

@@ -45,8 +45,6 @@ struct Kernels {
 
   // out[i] = left[i] + right[i]; all three may be the same memory.
   void (*add)(std::size_t count, const float* left, const float* right, float* out);
-  // Every row of `rows` becomes `row`.
-  void (*fill_rows)(std::size_t rows, std::size_t width, const float* row, float* out);
   // The sum of the rows, in their order.
   void (*sum_rows)(std::size_t rows, std::size_t width, const float* in, bool add, float* sum);
 

@@ -147,10 +147,6 @@ void add(std::size_t count, const float* left, const float* right, float* out) {
   for (std::size_t i = 0; i < count; ++i) out[i] = left[i] + right[i];
 }
 
-void fill_rows(std::size_t rows, std::size_t width, const float* row, float* out) {
-  for (std::size_t r = 0; r < rows; ++r) __builtin_memcpy(out + r * width, row, width * sizeof(float));
-}
-
 void sum_rows(std::size_t rows, std::size_t width, const float* in, bool add, float* sum) {
   // Columns at a time that stay in the L1 cache.
   constexpr std::size_t kColumns = 512;
@@ -461,7 +457,6 @@ constexpr Kernels kKernels{
     .gelu = gelu,
     .gelu_backward = gelu_backward,
     .add = add,
-    .fill_rows = fill_rows,
     .sum_rows = sum_rows,
     .sum_each_row = sum_each_row,
     .im2col = im2col,

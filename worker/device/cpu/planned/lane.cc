@@ -117,9 +117,10 @@ class PlannedLane final : public Lane, private LaneMemory {
                           .b = operand(kRight, w.b, bytes.b),
                           .b_stride = s.b_stride,
                           .beta = s.add ? 1.0f : 0.0f,
+                          .bias = in(w.bias),
                           .c = out(w.c),
                           .c_stride = s.c_stride};
-    w.bias ? matmuls_.multiply(product, in(w.bias)) : matmuls_.multiply(product);
+    multiply(product);
     if (s.epilogue == Epilogue::kBiasRelu) k_.relu(s.m * s.n, out(w.c), out(w.c));
   }
   // A GPU's alone: matmuls add biases here.

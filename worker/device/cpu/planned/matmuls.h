@@ -30,12 +30,6 @@ class Fp32Matmuls {
   const float* kept_operand(Operand, const float* values, std::size_t) const { return values; }
   void forget() {}
   void multiply(const matmul::Matmul<float>& matmul) { multiplier_.multiply(matmul); }
-  // With `bias` [n] added to each row; matmul.beta is 0.
-  void multiply(matmul::Matmul<float> matmul, const float* bias) {
-    kernels().fill_rows(matmul.m, matmul.n, bias, matmul.c);
-    matmul.beta = 1;
-    multiplier_.multiply(matmul);
-  }
 
  private:
   matmul::Fp32Multiplier multiplier_;
@@ -60,9 +54,7 @@ class Bf16Matmuls {
     return operand(number, values, count);
   }
   void forget() { kept_ = {}; }
-  void multiply(const matmul::Matmul<Element>& matmul, const float* bias = nullptr) {
-    multiplier_.multiply(matmul, bias);
-  }
+  void multiply(const matmul::Matmul<Element>& matmul) { multiplier_.multiply(matmul); }
 
  private:
   static Element* values_of(const Buffer& buffer) { return reinterpret_cast<Element*>(buffer.data()); }
