@@ -5,13 +5,12 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <system_error>
 
 #include "cmd/hosts/ssh_failure.h"
 #include "cmd/launch/brought_builds.h"
+#include "proto/base/text_in.h"
 #include "proto/core/exit_codes.h"
 
 namespace dtrun::cmd {
@@ -51,10 +50,9 @@ std::string header_of(const std::string& name, std::size_t size) {
 }
 
 Status add(const std::filesystem::path& file, const std::string& name, std::string* archive) {
-  std::ifstream in(file, std::ios::binary);
-  const std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  if (!in.is_open() || in.bad()) return errno_status(kExitSoftware, file.string(), errno);
-  archive->append(header_of(name, bytes.size())).append(bytes);
+  const Result<std::string> bytes = read_text(file);
+  if (!bytes.ok()) return Status(kExitSoftware, bytes.status().message());
+  archive->append(header_of(name, bytes.value().size())).append(bytes.value());
   archive->resize((archive->size() + kBlock - 1) / kBlock * kBlock, '\0');
   return {};
 }

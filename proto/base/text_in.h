@@ -1,19 +1,19 @@
+// All of a file, without exceptions: a string made of std::istreambuf_iterator throws what read() says, as of
+// a directory or of a process in /proc that has just ended.
 #pragma once
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
+
+#include "proto/core/status.h"
 
 namespace dtrun {
 
-// All of a file, as far as it can be read: of a process that ends meanwhile /proc has the begin, or nothing.
-// Throws no error of reading, unlike a string made of std::istreambuf_iterator.
-inline std::string text_in(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
+// EX_NOINPUT: the path and why it cannot be read.
+Result<std::string> read_text(const std::filesystem::path& path);
+
+// As far as it can be read, empty if it cannot be: of a process that ends meanwhile /proc has the begin, or
+// nothing.
+std::string text_in(const std::filesystem::path& path);
 
 }  // namespace dtrun

@@ -160,6 +160,16 @@ TEST_CASE("a damaged checkpoint is passed over, by name, for the one before it")
   CHECK_MESSAGE(again.exit_code == 0, again.err);
   CHECK_MESSAGE(again.err.find("step-00000005") != std::string::npos, again.err);
   CHECK(read_if_there(directory / "out/model.safetensors") == model);
+
+  const std::filesystem::path state = directory / "out/checkpoints/step-00000005/trainer_state.json";
+  std::filesystem::remove(state);
+  std::filesystem::create_directory(state);
+  std::filesystem::remove(directory / "out/model.safetensors");
+  const Ended third = run(argv(directory / "out"));
+  CHECK_MESSAGE(third.exit_code == 0, third.err);
+  CHECK_MESSAGE(third.err.find("trainer_state.json: cannot be read: Is a directory") != std::string::npos,
+                third.err);
+  CHECK(read_if_there(directory / "out/model.safetensors") == model);
 }
 
 TEST_CASE("an endpoint that does not resolve ends with 69 and the name") {

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <vector>
 
+#include "proto/base/text_in.h"
 #include "worker/checkpoint/best_model.h"
 #include "worker/checkpoint/places.h"
 #include "worker/checkpoint/state_text.h"
@@ -18,9 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::optional<StateText> state_in(const fs::path& checkpoint) {
-  std::ifstream file(checkpoint / kStateFile, std::ios::binary);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  Result<StateText> state = parse_state(text);
+  Result<StateText> state = parse_state(text_in(checkpoint / kStateFile));
   return state.ok() ? std::optional(std::move(state).value()) : std::nullopt;
 }
 

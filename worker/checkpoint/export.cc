@@ -1,6 +1,5 @@
 #include "worker/checkpoint/export.h"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -8,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "proto/base/text_in.h"
 #include "worker/base/error.h"
 #include "worker/checkpoint/durable.h"
 #include "worker/checkpoint/places.h"
@@ -19,13 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-std::string read_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(file)), {});
-  if (!file.is_open() || file.bad()) throw WorkerError(kExitNoInput, "cannot read " + path.string());
-  return bytes;
-}
 
 // The tokenizer_config.json that transformers reads beside the tokenizer's files.
 Json tokenizer_config(const LoadedTokenizer& loaded, const Json& hub) {
@@ -64,7 +57,7 @@ void refuse_run(const fs::path& directory, const fs::path& run) {
 
 Exported export_model(const fs::path& run, const fs::path& directory) {
   const fs::path source = model_file_of(run);
-  const std::string bytes = read_file(source);
+  const std::string bytes = value_or_throw(read_text(source));
   const Result<Safetensors> file = parse_safetensors(bytes);
   if (!file.ok()) throw WorkerError(kExitNoInput, source.string() + ": " + file.status().message());
   const auto& metadata = file.value().metadata;

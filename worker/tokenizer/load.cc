@@ -1,9 +1,6 @@
 #include "worker/tokenizer/load.h"
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-
+#include "proto/base/text_in.h"
 #include "worker/base/error.h"
 #include "worker/tokenizer/parse.h"
 
@@ -25,12 +22,7 @@ Result<std::string> read_whole(const fs::path& path) {
     return bad_tokenizer(path, "is no file; name a tokenizer.json, or a directory with one");
   if (const auto size = fs::file_size(path, error); !error && size > kLargestFile)
     return bad_tokenizer(path, "is larger than any tokenizer; name a tokenizer.json");
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file.is_open()) return bad_tokenizer(path, "cannot be read: " + std::string(std::strerror(errno)));
-  std::string bytes((std::istreambuf_iterator<char>(file)), {});
-  if (file.bad()) return bad_tokenizer(path, "cannot be read: " + std::string(std::strerror(EIO)));
-  return bytes;
+  return read_text(path);
 }
 
 Result<LoadedTokenizer> made(const Result<TokenizerSpec>& spec, std::vector<TokenizerFile> files,

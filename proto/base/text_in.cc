@@ -1,0 +1,41 @@
+#include "proto/base/text_in.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "proto/core/exit_codes.h"
+
+namespace dtrun {
+namespace {
+
+// Appends to `text` what can be read; the error that ended that, 0 for the end of the file.
+int append_file(const std::filesystem::path& path, std::string* text) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return errno;
+  char part[1 << 14];
+  ssize_t n = 0;
+  while ((n = read(fd, part, sizeof part)) > 0 || (n < 0 && errno == EINTR))
+    text->append(part, static_cast<std::size_t>(n > 0 ? n : 0));
+  const int error = n < 0 ? errno : 0;
+  close(fd);
+  return error;
+}
+
+}  // namespace
+
+Result<std::string> read_text(const std::filesystem::path& path) {
+  std::string text;
+  if (const int error = append_file(path, &text); error != 0)
+    return errno_status(kExitNoInput, path.string(), error);
+  return text;
+}
+
+std::string text_in(const std::filesystem::path& path) {
+  std::string text;
+  append_file(path, &text);
+  return text;
+}
+
+}  // namespace dtrun
