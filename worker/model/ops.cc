@@ -1,4 +1,4 @@
-// All that the model's plans, costs and descriptions know of each operation.
+// All that the model's plans and descriptions know of each operation.
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
