@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "proto/core/text.h"
 #include "worker/config/strict_json.h"
 
 namespace dtrun::worker {
@@ -19,16 +20,16 @@ Status not_ours(const std::string& what) {
                                  "output_dir or checkpoint");
 }
 
-// The tensor called `name` with this parameter's shape.
-Result<const Tensor*> find_tensor(const Safetensors& file, const std::string& name,
-                                  const Parameter& parameter) {
+// The tensor called `name` with this parameter's shape; null, and a fault, if there is none.
+const Tensor* find_tensor(const Safetensors& file, const std::string& name, const Parameter& parameter,
+                          std::vector<std::string>* faults) {
   const auto found = std::ranges::find(file.tensors, name, &Tensor::name);
-  if (found == file.tensors.end()) return not_ours("has no tensor \"" + name + "\", which this model needs");
-  if (found->shape != parameter.shape) {
-    return not_ours("tensor \"" + name + "\" has shape " + shape_text(found->shape) + ", this model needs " +
-                    shape_text(parameter.shape));
-  }
-  return &*found;
+  if (found != file.tensors.end() && found->shape == parameter.shape) return &*found;
+  faults->push_back(found == file.tensors.end()
+                        ? "has no tensor \"" + name + "\", which this model needs"
+                        : "tensor \"" + name + "\" has shape " + shape_text(found->shape) +
+                              ", this model needs " + shape_text(parameter.shape));
+  return nullptr;
 }
 
 // "momentum_buffer" for "momentum_buffer.conv1.weight"; nothing if no parameter has such an end.
@@ -68,11 +69,11 @@ std::vector<Tensor> optimizer_tensors(const Program& program, const std::vector<
 Result<std::vector<float>> parameter_values(const Safetensors& file, const Program& program,
                                             const std::string& prefix) {
   std::vector<float> flat(program.size);
-  for (const Parameter& parameter : program.parameters) {
-    const auto tensor = find_tensor(file, prefix + parameter.name, parameter);
-    if (!tensor.ok()) return tensor.status();
-    copy_values(file, *tensor.value(), flat.data() + parameter.offset);
-  }
+  std::vector<std::string> faults;
+  for (const Parameter& parameter : program.parameters)
+    if (const Tensor* const tensor = find_tensor(file, prefix + parameter.name, parameter, &faults))
+      copy_values(file, *tensor, flat.data() + parameter.offset);
+  if (!faults.empty()) return not_ours(join(faults, "; "));
   return flat;
 }
 

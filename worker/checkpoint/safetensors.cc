@@ -43,14 +43,18 @@ std::uint64_t values_of(const Json& shape, std::uint64_t most) {
   return values;
 }
 
-// REQUIRES: data_size < 2^62
+// REQUIRES: data_size < 2^60
 Result<Tensor> parse_tensor(const std::string& name, const Json& value, std::uint64_t data_size) {
   const std::string who = "tensor \"" + printable(name.substr(0, 200)) + "\" ";
   if (!value.is_object() || value.size() != 3 || !value.contains("dtype") || !value.contains("shape") ||
       !value.contains("data_offsets")) {
     return fault(who + "is not described by dtype, shape and data_offsets");
   }
-  if (value["dtype"] != "F32") return fault(who + "has dtype " + shown(value["dtype"]) + ", wanted \"F32\"");
+  // PyTorch's batch norms have a count of steps beside what this model needs.
+  const bool counts = value["dtype"] == "I64" && name.ends_with("num_batches_tracked");
+  const std::uint64_t item = counts ? sizeof(std::int64_t) : sizeof(float);
+  if (value["dtype"] != "F32" && !counts)
+    return fault(who + "has dtype " + shown(value["dtype"]) + ", wanted \"F32\"");
   const Json& shape = value["shape"];
   const Json& offsets = value["data_offsets"];
   if (!shape.is_array() || shape.size() > kMaxDimensions ||
@@ -66,14 +70,14 @@ Result<Tensor> parse_tensor(const std::string& name, const Json& value, std::uin
                  std::to_string(data_size) + " bytes: the file is truncated or damaged");
   }
   const std::uint64_t values = values_of(shape, data_size);
-  if (values * sizeof(float) != end - begin) {
+  if (values * item != end - begin) {
     return fault(who + "has shape " + shown(shape) + ", which does not fill its data_offsets " +
                  shown(offsets));
   }
   return Tensor{.name = name,
                 .shape = shape.get<std::vector<std::int64_t>>(),
                 .offset = begin / sizeof(float),
-                .size = values};
+                .size = (end - begin) / sizeof(float)};
 }
 
 // Checks that tensors cover the data from 0 to its end, without gap or overlap. REQUIRES: sorted by offset.

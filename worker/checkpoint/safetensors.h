@@ -32,6 +32,7 @@ struct Safetensors {
 std::string safetensors_header(std::span<const Tensor> tensors,
                                const std::map<std::string, std::string>& metadata);
 
+// A batch norm's num_batches_tracked, of I64, takes the place of two floats for each of its numbers.
 // Strict: tensors must cover the data exactly, without overlap, gap or repeated name. Failures have
 // EX_NOINPUT.
 Result<Safetensors> parse_safetensors(std::string_view file);

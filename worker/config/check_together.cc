@@ -127,6 +127,10 @@ void check_together(const JobConfig& config, Faults* faults) {
   }
   if (is_convnet && !faults->at("/model/channels") && model.channels.empty())
     faults->add("/model/channels", "is empty, wanted the channels of at least one convolution");
+  const bool is_resnet =
+      model.type == ModelType::kResnet && !faults->at("/model/depths") && !faults->at("/model/type");
+  if (is_resnet && (model.depths.empty() || model.depths.size() > 8))
+    faults->add("/model/depths", "has " + std::to_string(model.depths.size()) + " stages (allowed: 1 to 8)");
   check_schedule(train, faults);
   check_best_model(train, faults);
   if (train.nesterov && !faults->at("/train/optim") && train.optim != OptimizerType::kSgd)

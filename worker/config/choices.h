@@ -28,10 +28,14 @@ enum class DeviceType : std::uint8_t { kAuto, kCpu, kCuda };
 template <>
 inline constexpr auto kNamesOf<DeviceType> = std::to_array<std::string_view>({"auto", "cpu", "cuda"});
 
-enum class ModelType : std::uint8_t { kConvnet, kMlp, kGpt2, kLayers };
+enum class ModelType : std::uint8_t { kConvnet, kMlp, kGpt2, kResnet, kLayers };
 template <>
 inline constexpr auto kNamesOf<ModelType> = std::to_array<std::string_view>({"convnet", "mlp", "gpt2",
-                                                                             "layers"});
+                                                                             "resnet", "layers"});
+
+enum class StemType : std::uint8_t { kImagenet, kCifar };
+template <>
+inline constexpr auto kNamesOf<StemType> = std::to_array<std::string_view>({"imagenet", "cifar"});
 
 enum class ActivationType : std::uint8_t { kRelu, kGelu };
 template <>

@@ -27,6 +27,9 @@ struct ModelConfig {
   std::vector<int> hidden_sizes{512, 512};            // mlp
   ActivationType activation = ActivationType::kRelu;  // mlp
   int n_layer = 12, n_head = 12;                      // gpt2
+  std::vector<int> depths{2, 2, 2, 2};                // resnet: blocks of each stage
+  int embedding_size = 64;                            // resnet: channels of the first stage
+  StemType stem = StemType::kImagenet;                // resnet
   int n_embd = 768;                                   // gpt2
   int n_positions = 1024;                             // gpt2: longest sample, in tokens
   int vocab_size = 0;                                 // gpt2: at least the data's classes; 0: these

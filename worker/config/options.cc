@@ -83,9 +83,9 @@ const std::vector<Option>& table() {
 
       {.pointer = "/model/type",
        .field = in<kModel, &ModelConfig::type>,
-       .description =
-           "The model. convnet: convolutions and two linear layers, for images. mlp: linear "
-           "layers, for values of any shape. gpt2: a transformer, for tokens. layers: your own, as a list.",
+       .description = "The model. convnet: convolutions and two linear layers, for images. mlp: linear "
+                      "layers, for values of any shape. gpt2: a transformer, for tokens. resnet: a residual "
+                      "network, for images. layers: your own, as a list.",
        .required = true},
       {.pointer = "/model/layers",
        .field = in<kModel, &ModelConfig::layers>,
@@ -104,6 +104,24 @@ const std::vector<Option>& table() {
        .description = "Height and width of each convolution's kernel.",
        .of = {"convnet"},
        .range = {.min = 1, .max = 31}},
+      {.pointer = "/model/depths",
+       .field = in<kModel, &ModelConfig::depths>,
+       .description =
+           "Blocks of each stage. The default is ResNet-18; [3, 4, 6, 3] is ResNet-34. From the second "
+           "stage on each has twice the channels and half the height and width of the one before.",
+       .of = {"resnet"},
+       .range = {.min = 1, .max = 100}},
+      {.pointer = "/model/embedding_size",
+       .field = in<kModel, &ModelConfig::embedding_size>,
+       .description = "Channels of the first convolution and stage.",
+       .of = {"resnet"},
+       .range = {.min = 1, .max = kMaxChannels}},
+      {.pointer = "/model/stem",
+       .field = in<kModel, &ModelConfig::stem>,
+       .description =
+           "What comes before the blocks. imagenet: a convolution of 7x7 with stride 2 and a max-pool, for "
+           "images of 224x224. cifar: a convolution of 3x3, for 32x32.",
+       .of = {"resnet"}},
       {.pointer = "/model/hidden_sizes",
        .field = in<kModel, &ModelConfig::hidden_sizes>,
        .description = "Width of each hidden layer.",

@@ -21,7 +21,7 @@ Program convnet(const ModelConfig& config, const SampleSpec& sample) {
   layers.push_back({.type = LayerType::kLinear, .name = "fc1", .out_features = 50});
   layers.push_back({.type = LayerType::kReLU});
   layers.push_back({.type = LayerType::kLinear, .name = "fc2"});
-  return chain(layers, sample);
+  return named_layers(layers, sample);
 }
 
 }  // namespace dtrun::worker

@@ -1,4 +1,4 @@
-// A model as a list of layers: model.type "layers", and the chains convnet and mlp.
+// A model as a list of layers: model.type "layers", and the built-in ones but gpt2.
 #include "worker/config/layers.h"
 
 #include <algorithm>
@@ -152,7 +152,7 @@ class LayerBuilder {
 
 }  // namespace
 
-Program chain(const std::vector<Layer>& layers, const SampleSpec& sample) {
+Program named_layers(const std::vector<Layer>& layers, const SampleSpec& sample) {
   return LayerBuilder(layers, "", sample).build();
 }
 

@@ -21,7 +21,7 @@ Program mlp(const ModelConfig& config, const SampleSpec& sample) {
     layers.push_back({.type = LayerType::kDropout, .p = config.dropout});
   }
   linear({});
-  return chain(layers, sample);
+  return named_layers(layers, sample);
 }
 
 }  // namespace dtrun::worker

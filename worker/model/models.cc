@@ -18,6 +18,7 @@ constexpr Model kModels[] = {
     {.type = ModelType::kConvnet, .input = SampleSpec::Input::kValues, .make = convnet},
     {.type = ModelType::kMlp, .input = SampleSpec::Input::kValues, .make = mlp},
     {.type = ModelType::kGpt2, .input = SampleSpec::Input::kTokens, .make = gpt2},
+    {.type = ModelType::kResnet, .input = SampleSpec::Input::kValues, .make = resnet},
     {.type = ModelType::kLayers, .input = SampleSpec::Input::kValues, .make = layers},
 };
 static_assert(std::size(kModels) == kNamesOf<ModelType>.size());

@@ -8,11 +8,12 @@
 
 namespace dtrun::worker {
 
-// The layers in a chain: none has another input than the one before it. Throws WorkerError (EX_CONFIG) with
-// the layer's name if the sample is too small for it.
-Program chain(const std::vector<Layer>& layers, const SampleSpec& sample);
+// The layers, which faults call by their names. Throws WorkerError (EX_CONFIG) with that of a layer that does
+// not fit the sample.
+Program named_layers(const std::vector<Layer>& layers, const SampleSpec& sample);
 
 Program convnet(const ModelConfig& config, const SampleSpec& sample);
+Program resnet(const ModelConfig& config, const SampleSpec& sample);
 Program mlp(const ModelConfig& config, const SampleSpec& sample);
 Program gpt2(const ModelConfig& config, const SampleSpec& sample);
 Program layers(const ModelConfig& config, const SampleSpec& sample);

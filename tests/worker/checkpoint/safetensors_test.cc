@@ -95,6 +95,19 @@ TEST_CASE("a shape has 16 dimensions at most") {
   CHECK(contains(with_dimensions(17), "invalid shape"));
 }
 
+TEST_CASE(
+    "a batch norm's count of steps is passed over where PyTorch writes it, and nothing else of its type") {
+  const auto counted = [](const std::string& name, const std::string& shape, const std::string& offsets) {
+    return fault_of(file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},")" + name +
+                                R"(":{"dtype":"I64","shape":)" + shape + R"(,"data_offsets":)" + offsets +
+                                "}}",
+                            12));
+  };
+  CHECK(counted("bn1.num_batches_tracked", "[]", "[4,12]") == "accepted");
+  CHECK(contains(counted("bn1.num_batches_tracked", "[2]", "[4,12]"), "does not fill its data_offsets"));
+  CHECK(contains(counted("bn1.weight", "[]", "[4,12]"), "has dtype \"I64\", wanted \"F32\""));
+}
+
 TEST_CASE("overlaps, repeated names, other types and odd structure are refused") {
   const std::string a = R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
   CHECK(contains(fault_of(file_of("{" + a + "," + a + "}", 4)), "its header repeats /a"));

@@ -131,6 +131,8 @@ const std::vector<Bounds>& bounds() {
       {"train.early_stopping_patience", {"0", "1000000"}, {"-1", "1000001"}},
       {"model.channels", {"[1]", "[20,4096]"}, {"[0]", "[4097,20]"}},
       {"model.kernel_size", {"1", "31"}, {"0", "32"}},
+      {"model.depths", {"[1]", "[2,100]"}, {"[0]", "[101,2]"}, {"model.type=resnet"}},
+      {"model.embedding_size", {"1", "4096"}, {"0", "4097"}, {"model.type=resnet"}},
       {"model.hidden_sizes", {"[1]", "[131072]"}, {"[0]", "[131073]"}, {"model.type=mlp"}},
       {"model.n_layer", {"1", "1000"}, {"0", "1001"}, {"model.type=gpt2"}},
       {"model.n_head", {"1", "1000"}, {"0", "1001"}, {"model.type=gpt2", "model.n_embd=1000"}},

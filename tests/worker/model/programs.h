@@ -151,6 +151,9 @@ inline std::vector<NamedProgram> planned_programs() {
   x = norms.add(norms.relu(x), x);
   x = norms.batch_norm(norms.linear(norms.flatten(x), "c", 7), "nd", false, 0.5);
   programs.push_back({"images and rows with batch norms", norms.finish(norms.linear(x, "d", 4))});
+  const ModelConfig resnet{
+      .type = ModelType::kResnet, .depths = {1, 2}, .embedding_size = 4, .stem = StemType::kCifar};
+  programs.push_back({"resnet", make_program(resnet, {.shape = {3, 7, 8}, .classes = 5})});
   // Recomputed for its moments alone: backward does not read the norm's output.
   ProgramBuilder again({.shape = {1, 1, 6}, .classes = 4});
   x = again.linear(again.input(), "a", 6);
