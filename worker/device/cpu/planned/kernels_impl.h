@@ -376,9 +376,15 @@ void causal_softmax(std::size_t rows, std::size_t first, std::size_t width, std:
   for (std::size_t r = 0; r < rows; ++r) {
     float* const row = scores + r * stride;
     const std::size_t count = first + r + 1;
-    const float factor = 1.0f / exponentials(count, largest_of(count, row), row);
-    for (std::size_t i = 0; i < count; ++i) row[i] *= factor;
+    // Up to a whole vector: a loop's rest of single values takes longer. A copy is no larger one, and 0 adds
+    // nothing to the sum.
+    const std::size_t vectors = (count + kSums - 1) / kSums * kSums, end = vectors < width ? vectors : width;
+    for (std::size_t i = count; i < end; ++i) row[i] = row[0];
+    const float largest = largest_of(end, row);
+    for (std::size_t i = 0; i < end; ++i) row[i] = exponential(row[i] - largest);
     for (std::size_t i = count; i < width; ++i) row[i] = 0;
+    const float factor = 1.0f / sum_of(end, [&](std::size_t i) { return row[i]; });
+    for (std::size_t i = 0; i < count; ++i) row[i] *= factor;
   }
 }
 
