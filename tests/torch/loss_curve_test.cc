@@ -95,6 +95,8 @@ Json variants_of(const Json& train) {
   scaled("label_smoothing_factor", 1.001);
   if (train["optim"] == "sgd") {
     scaled("momentum", 0.999);
+    if (train.contains("decay_weights_only"))
+      variants["decay_weights_only"] = {{"decay_weights_only", false}};
     variants["nesterov"] = {{"nesterov", !train["nesterov"].get<bool>()}};
     return variants;
   }
@@ -213,6 +215,9 @@ TEST_CASE("the losses of a perceptron are PyTorch's") {
   if (!why_no_torch().empty()) return skip(why_no_torch());
   compare({"mlp, adamw", {{"type", "mlp"}, {"hidden_sizes", {32, 16}}, {"activation", "gelu"}}, adamw(1e-3)});
   compare({"mlp, sgd", {{"type", "mlp"}, {"hidden_sizes", {32, 16}}}, sgd(0.02, true)});
+  Json weights_only = sgd(0.1, false);
+  weights_only["decay_weights_only"] = true, weights_only["weight_decay"] = 0.05;
+  compare({"mlp, sgd that decays weights only", {{"type", "mlp"}, {"hidden_sizes", {32, 16}}}, weights_only});
 }
 
 TEST_CASE("the losses of a convnet are PyTorch's") {

@@ -133,6 +133,9 @@ void check_together(const JobConfig& config, Faults* faults) {
     faults->add("/model/depths", "has " + std::to_string(model.depths.size()) + " stages (allowed: 1 to 8)");
   check_schedule(train, faults);
   check_best_model(train, faults);
+  if (train.decay_weights_only && !faults->at("/train/optim") && train.optim != OptimizerType::kSgd)
+    faults->add("/train/decay_weights_only",
+                "is for optim \"sgd\"; " + name_of(train.optim) + " always does so, leave it out");
   if (train.nesterov && !faults->at("/train/optim") && train.optim != OptimizerType::kSgd)
     faults->add("/train/nesterov", "has no effect with optim \"" + name_of(train.optim) + "\" (use \"sgd\")");
   else if (train.nesterov && !faults->at("/train/momentum") && train.momentum == 0)

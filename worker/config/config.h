@@ -98,7 +98,8 @@ struct TrainConfig {
   bool nesterov = false;                                             // sgd with momentum
   double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_epsilon = 1e-8;  // adamw
   double weight_decay = 0.0;
-  double max_grad_norm = 0.0;  // 0: no clipping
+  bool decay_weights_only = false;  // sgd
+  double max_grad_norm = 0.0;       // 0: no clipping
   SchedulerType lr_scheduler_type = SchedulerType::kConstant;
   std::int64_t warmup_steps = 0;
   double warmup_ratio = 0;  // of the whole run; counts if warmup_steps is 0

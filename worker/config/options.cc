@@ -313,8 +313,11 @@ const std::vector<Option>& table() {
       {.pointer = "/train/weight_decay",
        .field = in<kTrain, &TrainConfig::weight_decay>,
        .description = "Weight decay: for sgd coupled, of all parameters; for adamw decoupled, of all but "
-                      "biases and layer norms. 0: none.",
+                      "biases and norms. 0: none.",
        .range = {.min = 0, .max = 1e6}},
+      {.pointer = "/train/decay_weights_only",
+       .field = in<kTrain, &TrainConfig::decay_weights_only>,
+       .description = "The weight decay of sgd leaves out biases and norms, as that of adamw always does."},
       {.pointer = "/train/max_grad_norm",
        .field = in<kTrain, &TrainConfig::max_grad_norm>,
        .description = "Gradient norm to clip to. 0: no clipping.",

@@ -12,7 +12,8 @@ SgdRule sgd_rule(const TrainConfig& config, double learning_rate) {
   return {.rate = static_cast<float>(learning_rate),
           .momentum = static_cast<float>(config.momentum),
           .weight_decay = static_cast<float>(config.weight_decay),
-          .nesterov = config.nesterov};
+          .nesterov = config.nesterov,
+          .decays_all = !config.decay_weights_only};
 }
 
 AdamWRule adamw_rule(const TrainConfig& config, std::int64_t step, double learning_rate) {

@@ -54,27 +54,40 @@ void clip(std::span<float> gradient, double norm, double max_norm) {
   if (factor != 1.0f) vector::loops().scale(gradient.data(), factor, gradient.size());
 }
 
-// `gradient`: flat, as in all that follows.
-void apply(const SgdRule& rule, const float* gradient, const UpdatedVectors& v) {
-  const std::size_t begin = v.running, count = v.size - begin;
-  if (v.slots.empty())
-    vector::loops().sgd(rule, gradient + begin, v.parameters + begin, count);
-  else
-    vector::loops().sgd_momentum(rule, gradient + begin, v.parameters + begin, v.slots[0] + begin, count);
-}
-void apply(const AdamWRule& rule, const float* gradient, const UpdatedVectors& v) {
-  const auto part = [&](float keep, std::size_t begin, std::size_t end) {
-    vector::loops().adamw(rule, keep, gradient + begin, v.parameters + begin, v.slots[0] + begin,
-                          v.slots[1] + begin, end - begin);
-  };
-  if (rule.keep == 1) return part(1, v.running, v.size);
+// Calls part(decays, begin, end) for all that an optimizer changes: ranges that decay, and what is between
+// them.
+template <typename Part>
+void each_part(const UpdatedVectors& v, std::span<const VectorRange> ranges, bool rest_decays,
+               const Part& part) {
   std::size_t done = v.running;
-  for (const VectorRange& range : v.decaying) {
-    part(1, done, range.begin);
-    part(rule.keep, range.begin, range.end);
+  for (const VectorRange& range : ranges) {
+    part(rest_decays, done, range.begin);
+    part(true, range.begin, range.end);
     done = range.end;
   }
-  part(1, done, v.size);
+  part(rest_decays, done, v.size);
+}
+
+// `gradient`: flat, as in all that follows.
+void apply(const SgdRule& rule, const float* gradient, const UpdatedVectors& v) {
+  SgdRule without = rule;
+  without.weight_decay = 0;
+  const std::span<const VectorRange> ranges = rule.decays_all ? std::span<const VectorRange>() : v.decaying;
+  each_part(v, ranges, rule.decays_all, [&](bool decays, std::size_t begin, std::size_t end) {
+    const SgdRule& own = decays ? rule : without;
+    if (v.slots.empty())
+      vector::loops().sgd(own, gradient + begin, v.parameters + begin, end - begin);
+    else
+      vector::loops().sgd_momentum(own, gradient + begin, v.parameters + begin, v.slots[0] + begin,
+                                   end - begin);
+  });
+}
+void apply(const AdamWRule& rule, const float* gradient, const UpdatedVectors& v) {
+  const std::span<const VectorRange> ranges = rule.keep == 1 ? std::span<const VectorRange>() : v.decaying;
+  each_part(v, ranges, false, [&](bool decays, std::size_t begin, std::size_t end) {
+    vector::loops().adamw(rule, decays ? rule.keep : 1, gradient + begin, v.parameters + begin,
+                          v.slots[0] + begin, v.slots[1] + begin, end - begin);
+  });
 }
 
 // As torch.nn.SyncBatchNorm: the variance is the unbiased one.

@@ -15,11 +15,12 @@ namespace dtrun::worker {
 // rest is zero and keeps the gradient 64-byte aligned.
 inline constexpr std::size_t kStatisticsFloats = 16;
 
-// torch.optim.SGD: momentum without dampening, coupled weight decay of every element. Slots: none, or with
-// momentum its buffer.
+// torch.optim.SGD: momentum without dampening, coupled weight decay. Slots: none, or with momentum its
+// buffer.
 struct SgdRule {
   float rate = 0, momentum = 0, weight_decay = 0;
-  bool nesterov = false;  // with momentum only
+  bool nesterov = false;   // with momentum only
+  bool decays_all = true;  // or UpdatedVectors::decaying alone
 };
 
 // torch.optim.AdamW; values that depend on the step are computed already. Slots: the mean of the gradient,
@@ -52,7 +53,8 @@ struct UpdatedVectors {
   std::size_t size = 0;
   float* parameters = nullptr;
   std::vector<float*> slots;  // those of the rule's optimizer, zero before the first step
-  // The elements that AdamW's weight decay shrinks: host memory, ascending, none overlaps another.
+  // The elements that AdamW's weight decay shrinks, and SGD's if it is told so: host memory, ascending, none
+  // overlaps another.
   std::span<const VectorRange> decaying = {};
   // The first floats are no optimizer's, and no part of the norm, but these statistics'.
   std::size_t running = 0;

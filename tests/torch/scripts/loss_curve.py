@@ -87,11 +87,11 @@ def rate(train, step, steps):
 
 def make_optimizer(train, model):
     parameters = list(model.parameters())
-    if train["optim"] == "sgd":
-        return torch.optim.SGD(parameters, lr=1, momentum=train["momentum"], weight_decay=train["weight_decay"],
-                               nesterov=train["nesterov"])
     groups = [{"params": [p for p in parameters if p.ndim >= 2], "weight_decay": train["weight_decay"]},
               {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0}]
+    if train["optim"] == "sgd":
+        return torch.optim.SGD(groups if train.get("decay_weights_only") else parameters, lr=1, momentum=train["momentum"], weight_decay=train["weight_decay"],
+                               nesterov=train["nesterov"])
     return torch.optim.AdamW(groups, lr=1, betas=(train["adam_beta1"], train["adam_beta2"]), eps=train["adam_epsilon"])
 
 

@@ -310,6 +310,8 @@ TEST_CASE("data without files has no path, and all other data must have one") {
 TEST_CASE(
     "a sample's shape has three numbers, and no more values than a model could take; a convnet convolves") {
   CHECK(contains(fault_of(smallest().dump(), {"model.channels=[]"}), "/model/channels: is empty, wanted "));
+  CHECK(contains(fault_of(smallest().dump(), {"train.optim=adamw", "train.decay_weights_only=true"}),
+                 "/train/decay_weights_only: is for optim \"sgd\"; adamw always does so, leave it out"));
   CHECK(contains(fault_of(smallest().dump(), {"model.type=resnet", "model.depths=[]"}),
                  "/model/depths: has 0 stages (allowed: 1 to 8)"));
   const auto fault = [](const std::string& shape) {

@@ -310,6 +310,25 @@ TEST_CASE("a step whose loss or gradient is not finite is not made if it must be
   CHECK(large.update({.optimizer = SgdRule{}, .finite_only = true}, 0).applied);
 }
 
+TEST_CASE("SGD's weight decay may be of some elements alone") {
+  const std::vector<VectorRange> decaying{{3, 20}, {50, 103}};
+  for (const int slots : {0, 1}) {
+    SgdRule rule{.rate = 0.5f, .momentum = slots * 0.9f, .weight_decay = 0.1f};
+    Step all(103), some(103), none(103);
+    all.update({.optimizer = rule}, slots);
+    rule.decays_all = false;
+    some.update({.optimizer = rule}, slots, decaying);
+    rule.weight_decay = 0;
+    none.update({.optimizer = rule}, slots);
+    for (std::size_t i = 0; i < 103; ++i) {
+      const bool decays = (i >= 3 && i < 20) || i >= 50;
+      CHECK(some.parameters[i] == (decays ? all : none).parameters[i]);
+      CHECK(some.a[i] == (decays ? all : none).a[i]);
+    }
+    CHECK_FALSE(same_bits(all.parameters, none.parameters));
+  }
+}
+
 TEST_CASE("running statistics follow those of the step's values, and neither norm nor optimizer knows them") {
   // 7 targets of 3 values a channel, two channels; c is the running mean.
   const std::size_t running = 4;

@@ -221,19 +221,20 @@ void CudaArithmetic::optimize(CudaStream& on, const UpdateRule& rule, const Grad
   if (copy != nullptr) copy += begin;
   const auto slot = [&](std::size_t i) { return vectors.slots[i] + begin; };
   const std::size_t ranges = decaying(on, rule, vectors);
+  const auto* const boundaries = reinterpret_cast<const std::uint64_t*>(boundaries_.data());
   std::optional<EventTimer::Scope> timed;
   timed.emplace(timer_, on, [&] { return optimizer_op(rule, vectors, copy != nullptr); });
   std::visit(Overloaded{[&](const SgdRule& sgd_rule) {
                           if (vectors.slots.empty())
-                            sgd(on.handle(), sgd_rule, scale, gradient, parameters, copy, size);
+                            sgd(on.handle(), sgd_rule, scale, boundaries, ranges, gradient, parameters, copy,
+                                size);
                           else
-                            sgd_momentum(on.handle(), sgd_rule, scale, gradient, parameters, slot(0), copy,
-                                         size);
+                            sgd_momentum(on.handle(), sgd_rule, scale, boundaries, ranges, gradient,
+                                         parameters, slot(0), copy, size);
                         },
                         [&](const AdamWRule& adamw_rule) {
-                          adamw(on.handle(), adamw_rule, scale,
-                                reinterpret_cast<const std::uint64_t*>(boundaries_.data()), ranges, gradient,
-                                parameters, slot(0), slot(1), copy, size);
+                          adamw(on.handle(), adamw_rule, scale, boundaries, ranges, gradient, parameters,
+                                slot(0), slot(1), copy, size);
                         }},
              rule.optimizer);
   check_launch("the optimizer");
@@ -254,8 +255,10 @@ void CudaArithmetic::optimize(CudaStream& on, const UpdateRule& rule, const Grad
 std::size_t CudaArithmetic::decaying(CudaStream& stream, const UpdateRule& rule,
                                      const UpdatedVectors& vectors) {
   const std::span<const VectorRange> ranges = vectors.decaying;
-  const auto* const adamw_rule = std::get_if<AdamWRule>(&rule.optimizer);
-  if (adamw_rule == nullptr || adamw_rule->keep == 1) return 0;
+  const bool looked_at = std::visit(Overloaded{[](const SgdRule& sgd) { return !sgd.decays_all; },
+                                               [](const AdamWRule& adamw) { return adamw.keep != 1; }},
+                                    rule.optimizer);
+  if (!looked_at) return 0;
   const auto same = [](const VectorRange& a, const VectorRange& b) {
     return a.begin == b.begin && a.end == b.end;
   };

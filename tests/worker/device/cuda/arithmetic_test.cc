@@ -173,6 +173,10 @@ std::vector<UpdateRule> rules() {
   found.push_back({.optimizer = SgdRule{.rate = 0.05f, .weight_decay = 0.01f}});
   found.push_back({.optimizer = momentum});
   found.push_back({.optimizer = nesterov, .max_norm = 0.5});
+  for (SgdRule rule : {SgdRule{.rate = 0.05f, .weight_decay = 0.01f}, momentum}) {
+    rule.decays_all = false;
+    found.push_back({.optimizer = rule});
+  }
   found.push_back({.optimizer = adamw, .norm_wanted = true});
   found.push_back({.optimizer = adamw, .max_norm = 1e-3, .finite_only = true});
   return found;

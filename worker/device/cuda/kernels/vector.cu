@@ -165,32 +165,11 @@ struct Element {
   float parameter, first, second;
 };
 
-struct Sgd {
-  static constexpr int kSlots = 0;
-  SgdRule rule;
-  __device__ std::size_t passed(std::size_t) const { return 0; }
-  __device__ void step(float g, std::size_t, std::size_t&, Element& x) const {
-    x.parameter -= rule.rate * (g + rule.weight_decay * x.parameter);
-  }
-};
-
-struct SgdMomentum {
-  static constexpr int kSlots = 1;
-  SgdRule rule;
-  __device__ std::size_t passed(std::size_t) const { return 0; }
-  __device__ void step(float gradient, std::size_t, std::size_t&, Element& x) const {
-    const float g = gradient + rule.weight_decay * x.parameter;
-    x.first = x.first * rule.momentum + g;
-    x.parameter -= rule.rate * (rule.nesterov ? g + rule.momentum * x.first : x.first);
-  }
-};
-
-struct AdamW {
-  static constexpr int kSlots = 2;
-  AdamWRule rule;
+// The elements that decay: those behind an odd number of boundaries.
+struct Decaying {
   const std::uint64_t* boundaries;
   std::size_t count;  // of boundaries
-  // The number of boundaries at or before this element. Elements behind an odd number of boundaries decay.
+  // The number of boundaries at or before this element.
   __device__ std::size_t passed(std::size_t at) const {
     std::size_t begin = 0, end = count;
     while (begin < end) {
@@ -202,9 +181,41 @@ struct AdamW {
     }
     return begin;
   }
-  __device__ void step(float g, std::size_t at, std::size_t& passed, Element& x) const {
+  // `passed`: that of an element in front of `at`, and then that of `at`.
+  __device__ bool has(std::size_t at, std::size_t& passed) const {
     while (passed < count && boundaries[passed] <= at) ++passed;
-    const float keep = passed % 2 == 1 ? rule.keep : 1.0f;
+    return passed % 2 == 1;
+  }
+};
+
+struct Sgd : Decaying {
+  static constexpr int kSlots = 0;
+  SgdRule rule;
+  Sgd(const SgdRule& of, const Decaying& decaying) : Decaying(decaying), rule(of) {}
+  __device__ float decay(std::size_t at, std::size_t& passed) const {
+    return rule.decays_all || has(at, passed) ? rule.weight_decay : 0.0f;
+  }
+  __device__ void step(float g, std::size_t at, std::size_t& passed, Element& x) const {
+    x.parameter -= rule.rate * (g + decay(at, passed) * x.parameter);
+  }
+};
+
+struct SgdMomentum : Sgd {
+  static constexpr int kSlots = 1;
+  using Sgd::Sgd;
+  __device__ void step(float gradient, std::size_t at, std::size_t& passed, Element& x) const {
+    const float g = gradient + decay(at, passed) * x.parameter;
+    x.first = x.first * rule.momentum + g;
+    x.parameter -= rule.rate * (rule.nesterov ? g + rule.momentum * x.first : x.first);
+  }
+};
+
+struct AdamW : Decaying {
+  static constexpr int kSlots = 2;
+  AdamWRule rule;
+  AdamW(const AdamWRule& of, const Decaying& decaying) : Decaying(decaying), rule(of) {}
+  __device__ void step(float g, std::size_t at, std::size_t& passed, Element& x) const {
+    const float keep = has(at, passed) ? rule.keep : 1.0f;
     x.first = x.first * rule.beta1 + rule.rest1 * g;
     x.second = x.second * rule.beta2 + rule.rest2 * g * g;
     const float denominator = sqrtf(x.second) / rule.root_correction + rule.epsilon;
@@ -309,20 +320,24 @@ void square_norm(cudaStream_t stream, const float* values, std::size_t floats, c
   launch(square_norm_total_kernel, 1, kThreads, 0, stream, static_cast<int>(blocks), workspace, result);
 }
 
-void sgd(cudaStream_t stream, const SgdRule& rule, const GradientScale& scale, const float* sum,
-         float* parameters, __nv_bfloat16* copy, std::size_t size) {
-  update(stream, Sgd{rule}, scale, sum, parameters, nullptr, nullptr, copy, size);
+void sgd(cudaStream_t stream, const SgdRule& rule, const GradientScale& scale,
+         const std::uint64_t* boundaries, std::size_t ranges, const float* sum, float* parameters,
+         __nv_bfloat16* copy, std::size_t size) {
+  update(stream, Sgd(rule, {boundaries, 2 * ranges}), scale, sum, parameters, nullptr, nullptr, copy, size);
 }
 
-void sgd_momentum(cudaStream_t stream, const SgdRule& rule, const GradientScale& scale, const float* sum,
-                  float* parameters, float* buffer, __nv_bfloat16* copy, std::size_t size) {
-  update(stream, SgdMomentum{rule}, scale, sum, parameters, buffer, nullptr, copy, size);
+void sgd_momentum(cudaStream_t stream, const SgdRule& rule, const GradientScale& scale,
+                  const std::uint64_t* boundaries, std::size_t ranges, const float* sum, float* parameters,
+                  float* buffer, __nv_bfloat16* copy, std::size_t size) {
+  update(stream, SgdMomentum(rule, {boundaries, 2 * ranges}), scale, sum, parameters, buffer, nullptr, copy,
+         size);
 }
 
 void adamw(cudaStream_t stream, const AdamWRule& rule, const GradientScale& scale,
            const std::uint64_t* boundaries, std::size_t ranges, const float* sum, float* parameters,
            float* mean, float* mean_square, __nv_bfloat16* copy, std::size_t size) {
-  update(stream, AdamW{rule, boundaries, 2 * ranges}, scale, sum, parameters, mean, mean_square, copy, size);
+  update(stream, AdamW(rule, {boundaries, 2 * ranges}), scale, sum, parameters, mean, mean_square, copy,
+         size);
 }
 
 void running_statistics(cudaStream_t stream, const RunningStatistics& statistics, float targets,

@@ -45,12 +45,14 @@ struct GradientScale {
 
 // The optimizers of update.h, each in one pass over `size` floats. `sum` does not change. `copy`: null, or
 // becomes the new parameters as bf16 (elementwise.h's to_bf16); needs 2 bytes of alignment.
-void sgd(cudaStream_t stream, const SgdRule& rule, const GradientScale& scale, const float* sum,
-         float* parameters, __nv_bfloat16* copy, std::size_t size);
-void sgd_momentum(cudaStream_t stream, const SgdRule& rule, const GradientScale& scale, const float* sum,
-                  float* parameters, float* buffer, __nv_bfloat16* copy, std::size_t size);
 // boundaries [2 * ranges] (device memory): elements from boundaries[2k] on and before boundaries[2k + 1]
-// decay by rule.keep; ascending. ranges = 0: none decays.
+// decay; ascending. ranges = 0: none decays. With SgdRule::decays_all they are not looked at.
+void sgd(cudaStream_t stream, const SgdRule& rule, const GradientScale& scale,
+         const std::uint64_t* boundaries, std::size_t ranges, const float* sum, float* parameters,
+         __nv_bfloat16* copy, std::size_t size);
+void sgd_momentum(cudaStream_t stream, const SgdRule& rule, const GradientScale& scale,
+                  const std::uint64_t* boundaries, std::size_t ranges, const float* sum, float* parameters,
+                  float* buffer, __nv_bfloat16* copy, std::size_t size);
 void adamw(cudaStream_t stream, const AdamWRule& rule, const GradientScale& scale,
            const std::uint64_t* boundaries, std::size_t ranges, const float* sum, float* parameters,
            float* mean, float* mean_square, __nv_bfloat16* copy, std::size_t size);

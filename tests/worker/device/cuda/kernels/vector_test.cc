@@ -177,13 +177,13 @@ TEST_CASE("an optimizer's pass has the bits of the CPU's mean, clipping and step
             };
             const SgdRule plain{.rate = 0.1f, .weight_decay = 0.01f};
             check([&](float* p, float*, float*,
-                      bf16* copy) { cuda::sgd(nullptr, plain, scale, in.data(), p, copy, size); },
+                      bf16* copy) { cuda::sgd(nullptr, plain, scale, nullptr, 0, in.data(), p, copy, size); },
                   [&](float* p, float*, float*) { vector::loops().sgd(plain, gradient.data(), p, size); });
             for (const bool nesterov : {false, true}) {
               const SgdRule rule{.rate = 0.1f, .momentum = 0.9f, .weight_decay = 0.01f, .nesterov = nesterov};
               check(
                   [&](float* p, float* a, float*, bf16* copy) {
-                    cuda::sgd_momentum(nullptr, rule, scale, in.data(), p, a, copy, size);
+                    cuda::sgd_momentum(nullptr, rule, scale, nullptr, 0, in.data(), p, a, copy, size);
                   },
                   [&](float* p, float* a, float*) {
                     vector::loops().sgd_momentum(rule, gradient.data(), p, a, size);
