@@ -57,7 +57,6 @@
 #include "worker/trainer/sync_check.h"
 
 namespace dtrun::worker {
-
 namespace {
 
 using Clock = std::chrono::steady_clock;
