@@ -56,7 +56,7 @@ class Events {
     std::vector<Joined> found;
     each([&](const std::string& line) {
       if (contains(line, "\"event\":\"join\""))
-        found.push_back({std::atof(line.c_str() + line.find(":") + 1), contains(line, "\"hosting\":1")});
+        found.push_back({std::atof(line.c_str() + line.find(":") + 1), contains(line, "\"hosting\":true")});
     });
     return found;
   }
