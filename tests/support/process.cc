@@ -110,6 +110,7 @@ Process::Process(const std::vector<std::string>& argv, const std::vector<std::st
     _exit(127);
   }
   if (pid_ < 0) throw std::runtime_error("fork");
+  setpgid(pid_, pid_);  // here, too: whoever asks for its group next would else hear of this process's own
   close(out[1]);
   close(err[1]);
   out_.start(out[0]);

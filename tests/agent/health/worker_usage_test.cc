@@ -105,7 +105,7 @@ TEST_CASE(
 
 TEST_CASE("a worker that a signal has stopped is told of as that, not as one that waits for a CPU") {
   Process burner({"/bin/sh", "-c", "while :; do :; done"});
-  const pid_t leader = getpgid(burner.pid());
+  const pid_t leader = burner.pid();
   Looks look(leader);
   CHECK(eventually([&] { return look().cpu > 0.1; }));
   kill(-leader, SIGSTOP);
