@@ -58,10 +58,10 @@ TEST_CASE("seconds by kind add up to the run's time, and the steps since the che
   CHECK(std::abs(total - wall) <= std::max(0.001 * wall, 0.03));  // the job's end, a message later
   for (const char* kind : {"training", "redone", "loading", "evaluating", "saving"}) CHECK(spent[kind] > 0);
   CHECK(spent["ratio"] == doctest::Approx(spent["training"].get<double>() / total));
-  // A worker tells of its steps ten times a second.
+  // A worker tells of its steps ten times a second, on a machine that others use a few times less.
   const int steps_redone = spent["steps_redone"];
   CHECK(steps_redone <= done - kSaved);
-  CHECK(steps_redone >= done - kSaved - 0.3 * kSteps / wall - 3);
+  CHECK(steps_redone >= done - kSaved - 0.6 * kSteps / wall - 3);
   CHECK_MESSAGE(contains(ended.err, "goodput "), ended.err);
   CHECK_MESSAGE(contains(ended.err, "at least " + std::to_string(steps_redone) + " steps done again"),
                 ended.err);
