@@ -28,7 +28,7 @@ int append_file(const std::filesystem::path& path, std::string* text) {
 Result<std::string> read_text(const std::filesystem::path& path) {
   std::string text;
   if (const int error = append_file(path, &text); error != 0)
-    return errno_status(kExitNoInput, path.string(), error);
+    return errno_status(kExitNoInput, path.string() + ": cannot be read", error);
   return text;
 }
 

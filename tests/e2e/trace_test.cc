@@ -177,7 +177,7 @@ TEST_SUITE("namespaces") {
     kill(interrupted.pid(), SIGINT);
     const Ended cut = interrupted.end();
     CHECK_MESSAGE(cut.exit_code == 128 + SIGINT, cut.err);
-    CHECK_MESSAGE(contains(cut.err, "the trace is not whole: rank 0 has only "), cut.err);
+    CHECK_MESSAGE(contains(cut.err, "the trace is not whole: rank 0 has "), cut.err);
     check_format(trace_of(cut));
     next = run(again);
     CHECK_MESSAGE(next.exit_code == 0, next.err);

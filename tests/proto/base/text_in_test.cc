@@ -23,6 +23,6 @@ TEST_CASE("what cannot be read is empty, or told with the reason") {
   const Status directory = read_text(folder.path()).status(),
                none = read_text(folder.path() / "none").status();
   CHECK(directory.exit_code() == kExitNoInput);
-  CHECK(directory.message() == folder.path().string() + ": Is a directory");
-  CHECK(none.message() == (folder.path() / "none").string() + ": No such file or directory");
+  CHECK(directory.message() == folder.path().string() + ": cannot be read: Is a directory");
+  CHECK(none.message() == (folder.path() / "none").string() + ": cannot be read: No such file or directory");
 }

@@ -17,13 +17,14 @@ namespace {
 
 constexpr int kRows = 16;
 
-// The page's blocks of JSON, each a config's "model".
+// The page's lists of layers, each a config's "model".
 std::vector<std::string> page_models() {
   const std::string page = test::read_text(DTRUN_SOURCE_DIR "/docs/model.md"), begin = "```json\n";
   std::vector<std::string> models;
   for (std::size_t at = 0; (at = page.find(begin, at)) != page.npos;) {
     at += begin.size();
-    models.push_back(page.substr(at, page.find("```", at) - at));
+    const std::string block = page.substr(at, page.find("```", at) - at);
+    if (test::contains(block, "\"type\": \"layers\"")) models.push_back(block);
   }
   return models;
 }
