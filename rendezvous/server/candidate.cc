@@ -183,7 +183,7 @@ grpc::ServerUnaryReactor* ElectionService::Leader(grpc::CallbackServerContext* c
     reactor->Finish(status);
     return reactor;
   };
-  const Caller caller = door_.caller(*context);
+  const CallerIdentity caller = door_.caller(*context);
   // Every scoped token may ask this.
   if (const auto why = caller.refusal(caller.guest.value_or(""))) return refuse(status_of_refusal(why));
   const bool is_meant = request->list() == candidate_.list() && request->to() == candidate_.place();

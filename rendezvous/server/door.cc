@@ -22,23 +22,23 @@ std::string held_of(GuestCalls::Kind kind) {
 
 }  // namespace
 
-Millis Caller::left() const {
+Millis CallerIdentity::left() const {
   constexpr std::int64_t kLongest = std::numeric_limits<std::int32_t>::max();  // seconds: decades
   return 1000 * std::clamp<std::int64_t>(until - std::time(nullptr), 0, kLongest);
 }
 
-std::optional<std::string> Caller::ended() const {
+std::optional<std::string> CallerIdentity::ended() const {
   if (left() > 0) return std::nullopt;
   return "the scoped token for run " + guest.value_or("") +
          " has ended; ask for a new one where the store runs";
 }
 
-std::optional<std::string> Caller::refusal(const std::string& run_id) const {
+std::optional<std::string> CallerIdentity::refusal(const std::string& run_id) const {
   const auto over = ended();
   return over ? over : refusal_of(name, run_id);
 }
 
-std::optional<std::string> Caller::refusal_for_key(const std::string& key) const {
+std::optional<std::string> CallerIdentity::refusal_for_key(const std::string& key) const {
   const auto over = ended();
   return over ? over : refusal_of_key(name, key);
 }
@@ -53,10 +53,10 @@ Door::Share::~Share() {
   door_->calls_.give_back(guest_, kind_);
 }
 
-Caller Door::caller(const grpc::ServerContextBase& context) const {
+CallerIdentity Door::caller(const grpc::ServerContextBase& context) const {
   if (gate_ == nullptr) return {};
   const auto peer = context.auth_context();
-  Caller caller;
+  CallerIdentity caller;
   caller.name = property(*peer, "x509_common_name");
   caller.guest = guest_of(caller.name);
   // A member's certificate ends with the year 9999, which need not be checked.
@@ -64,14 +64,14 @@ Caller Door::caller(const grpc::ServerContextBase& context) const {
   return caller;
 }
 
-std::optional<Door::Share> Door::share(const Caller& caller, GuestCalls::Kind kind) {
+std::optional<Door::Share> Door::share(const CallerIdentity& caller, GuestCalls::Kind kind) {
   if (!caller.guest) return Share();
   const std::lock_guard lock(mutex_);
   if (!calls_.take(*caller.guest, kind)) return std::nullopt;
   return Share(this, *caller.guest, kind);
 }
 
-grpc::Status Door::has_its_share(const Caller& caller, GuestCalls::Kind kind) {
+grpc::Status Door::has_its_share(const CallerIdentity& caller, GuestCalls::Kind kind) {
   return {grpc::StatusCode::RESOURCE_EXHAUSTED, "run " + caller.guest.value_or("") + " has " + held_of(kind) +
                                                     " here already, as many as a scoped token may"};
 }

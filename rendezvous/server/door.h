@@ -22,7 +22,7 @@ namespace dtrun::rendezvous {
 
 class Gate;
 
-struct Caller {
+struct CallerIdentity {
   PeerName name;
   std::optional<std::string> guest;                               // guest_of(name)
   std::int64_t until = std::numeric_limits<std::int64_t>::max();  // seconds since 1970: a scoped token's end
@@ -62,10 +62,10 @@ class Door {
   // To be called before the first call is served; null if there is no key.
   void stands_behind(Gate* gate) { gate_ = gate; }
 
-  Caller caller(const grpc::ServerContextBase& context) const;
+  CallerIdentity caller(const grpc::ServerContextBase& context) const;
   // Nothing if the guest has its share.
-  std::optional<Share> share(const Caller& caller, GuestCalls::Kind kind);
-  static grpc::Status has_its_share(const Caller& caller, GuestCalls::Kind kind);
+  std::optional<Share> share(const CallerIdentity& caller, GuestCalls::Kind kind);
+  static grpc::Status has_its_share(const CallerIdentity& caller, GuestCalls::Kind kind);
 
   // Sees every call when it begins, before its message is there, and refuses those beyond a guest's share.
   std::shared_ptr<grpc::AuthMetadataProcessor> knocker();

@@ -135,7 +135,7 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
   const ConnectionId id_;
   grpc::CallbackServerContext* const context_;
   const std::string peer_address_;
-  const Caller caller_;
+  const CallerIdentity caller_;
   Coordinator& coordinator_;
   Strand& strand_;
   const std::optional<Door::Share> share_;  // a stream without any message has one too
@@ -159,7 +159,7 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
 class EndWait final : public grpc::ServerUnaryReactor, public std::enable_shared_from_this<EndWait> {
  public:
   EndWait(ConnectionId id, v1::StatusReply* reply, Coordinator& coordinator, Strand& strand,
-          std::atomic<int>& count, Caller caller, Door::Share share)
+          std::atomic<int>& count, CallerIdentity caller, Door::Share share)
       : id_(id),
         reply_(reply),
         coordinator_(coordinator),
@@ -209,7 +209,7 @@ class EndWait final : public grpc::ServerUnaryReactor, public std::enable_shared
   Coordinator& coordinator_;
   Strand& strand_;
   std::atomic<int>& count_;
-  const Caller caller_;
+  const CallerIdentity caller_;
   const Door::Share share_;
   std::shared_ptr<EndWait> self_;
   bool finished_ = false;  // the strand's, as the next
@@ -235,7 +235,7 @@ grpc::ServerUnaryReactor* RendezvousService::Status(grpc::CallbackServerContext*
     return reactor;
   };
   // A holder of a scoped token that asks for all runs means its own run.
-  const Caller caller = door_.caller(*context);
+  const CallerIdentity caller = door_.caller(*context);
   const std::string& asked = request->run_id();
   const std::string run_id = asked.empty() ? caller.guest.value_or("") : asked;
   if (const auto why = caller.refusal(run_id)) return refuse(status_of_refusal(why));

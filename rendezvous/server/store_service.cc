@@ -39,7 +39,7 @@ grpc::Status status_of(KeyValueStore::Outcome outcome, const std::string& key,
 class StoreService::WaitingGet final : public grpc::ServerUnaryReactor {
  public:
   WaitingGet(StoreService& service, KeyValueStore::WaiterId id, const v1::GetRequest* request,
-             v1::GetReply* reply, Caller caller, Door::Share share)
+             v1::GetReply* reply, CallerIdentity caller, Door::Share share)
       : service_(service),
         id_(id),
         request_(request),
@@ -81,12 +81,12 @@ class StoreService::WaitingGet final : public grpc::ServerUnaryReactor {
   const KeyValueStore::WaiterId id_;
   const v1::GetRequest* const request_;
   v1::GetReply* const reply_;
-  const Caller caller_;
+  const CallerIdentity caller_;
   const Door::Share share_;
 };
 
-grpc::ServerUnaryReactor* StoreService::refuse(grpc::CallbackServerContext* context, const Caller& caller,
-                                               const std::string& key) const {
+grpc::ServerUnaryReactor* StoreService::refuse(grpc::CallbackServerContext* context,
+                                               const CallerIdentity& caller, const std::string& key) const {
   grpc::Status status = status_of_refusal(caller.refusal_for_key(key));
   if (status.ok() && !store_.fits(key))
     status = status_of(KeyValueStore::Outcome::kItemTooLarge, key, store_.limits());
@@ -110,7 +110,7 @@ grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context
 
 grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext* context,
                                             const v1::GetRequest* request, v1::GetReply* reply) {
-  const Caller caller = door_.caller(*context);
+  const CallerIdentity caller = door_.caller(*context);
   if (auto* refused = refuse(context, caller, request->key())) return refused;
   auto share = door_.share(caller, GuestCalls::kWaiter);
   if (!share) {

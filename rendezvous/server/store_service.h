@@ -41,7 +41,7 @@ class StoreService final : public v1::Store::CallbackService {
   void get_or_wait(WaitingGet* call);
   void cancel(KeyValueStore::WaiterId id);
   // Ends a call whose caller may not touch the key, or whose key cannot exist; null if it may go on.
-  grpc::ServerUnaryReactor* refuse(grpc::CallbackServerContext* context, const Caller& caller,
+  grpc::ServerUnaryReactor* refuse(grpc::CallbackServerContext* context, const CallerIdentity& caller,
                                    const std::string& key) const;
 
   Strand& strand_;

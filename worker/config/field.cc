@@ -26,7 +26,7 @@ std::string number_text(double value) {
   return nlohmann::json(value).dump();
 }
 
-std::string range_text(const Range& range) {
+std::string range_text(const Bounds& range) {
   if (range.not_zero) return number_text(range.min) + ", or 1 to " + number_text(range.max);
   const std::string from = (range.min_open ? "more than " : "") + number_text(range.min);
   if (range.max == std::numeric_limits<double>::infinity()) {
@@ -63,7 +63,7 @@ bool is_beyond_double(const Json& value) {
          std::isdigit(static_cast<unsigned char>(text.back()));  // not "inf"
 }
 
-bool in_range(double value, const Range& range) {
+bool in_range(double value, const Bounds& range) {
   const bool high_enough = range.min_open ? value > range.min : value >= range.min;
   const bool low_enough = range.max_open ? value < range.max : value <= range.max;
   return high_enough && low_enough && !(range.not_zero && value == 0);
@@ -199,7 +199,7 @@ Json bound(double value) {
              : Json(value);
 }
 
-void add_range(const Range& range, Json* schema) {
+void add_range(const Bounds& range, Json* schema) {
   constexpr double kOpenEnd = 1e18;
   if (range.min > -kOpenEnd) (*schema)[range.min_open ? "exclusiveMinimum" : "minimum"] = bound(range.min);
   if (range.max < kOpenEnd) (*schema)[range.max_open ? "exclusiveMaximum" : "maximum"] = bound(range.max);

@@ -32,7 +32,7 @@ FieldRef field_ref(Field* field) {
 }
 
 // The allowed numbers: min to max. With min_open or max_open the bound itself is not allowed.
-struct Range {
+struct Bounds {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   bool min_open = false, max_open = false;
@@ -51,7 +51,7 @@ struct Spelling {
 struct Rule {
   bool integer_too = false;  // a string that also takes an integer, spelled as a string then
   bool list_too = false;     // a choice that also takes a list of one, as transformers writes it
-  Range range = {};          // numbers
+  Bounds range = {};         // numbers
   Spelling spelling = {};
 };
 

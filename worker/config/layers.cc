@@ -23,7 +23,7 @@ struct Argument {
   std::string_view name;
   FieldRef (*field)(Layer&);
   bool required = false;
-  Range range = {};
+  Bounds range = {};
 
   Rule rule() const { return {.range = range}; }
 };
@@ -33,11 +33,11 @@ FieldRef in(Layer& layer) {
   return field_ref(&(layer.*Member));
 }
 
-constexpr Range kCount{.min = 1, .max = 1 << 17};
-constexpr Range kKernel{.min = 1, .max = 31};
-constexpr Range kPadding{.min = 0, .max = 30};
-constexpr Range kEpsilon{.min = 0, .max = 1, .min_open = true};
-constexpr Range kMomentum{.min = 0, .max = 1};
+constexpr Bounds kCount{.min = 1, .max = 1 << 17};
+constexpr Bounds kKernel{.min = 1, .max = 31};
+constexpr Bounds kPadding{.min = 0, .max = 30};
+constexpr Bounds kEpsilon{.min = 0, .max = 1, .min_open = true};
+constexpr Bounds kMomentum{.min = 0, .max = 1};
 constexpr Argument kArguments[] = {
     {LayerType::kConv2d, "in_channels", in<&Layer::in>, false, kCount},
     {LayerType::kConv2d, "out_channels", in<&Layer::out_channels>, true, {.min = 1, .max = 4096}},

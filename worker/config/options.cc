@@ -34,9 +34,9 @@ constexpr double kMaxCount = 1e6;
 constexpr double kMaxWidth = 1 << 17;
 constexpr double kMaxChannels = 4096;
 
-constexpr Range kOneOrMore{.min = 1, .max = kMaxSteps};
-constexpr Range kZeroOrMore{.min = 0, .max = kMaxSteps};
-constexpr Range kFraction{.min = 0, .max = 1, .max_open = true};
+constexpr Bounds kOneOrMore{.min = 1, .max = kMaxSteps};
+constexpr Bounds kZeroOrMore{.min = 0, .max = kMaxSteps};
+constexpr Bounds kFraction{.min = 0, .max = 1, .max_open = true};
 
 bool is_count(std::string_view text) {
   return !text.empty() && text.size() <= 6 && text[0] != '0' &&

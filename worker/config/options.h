@@ -22,7 +22,7 @@ struct Option {
   std::vector<std::string_view> of = {};
   bool integer_too = false;  // a string option that also takes an integer, spelled as a string then
   bool list_too = false;     // a choice that also takes a list of one, as transformers writes it
-  Range range = {};          // numbers
+  Bounds range = {};         // numbers
   Spelling spelling = {};
 
   Rule rule() const {
