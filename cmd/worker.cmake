@@ -5,3 +5,4 @@ target_compile_definitions(dtrun_worker_main PRIVATE DTRUN_VERSION="${PROJECT_VE
 
 add_executable(dtrun-worker dtrun_worker_main.cc)
 target_link_libraries(dtrun-worker PRIVATE dtrun_options dtrun_worker_main dtrun_worker_gpu)
+target_link_options(dtrun-worker PRIVATE -Wl,--gc-sections)

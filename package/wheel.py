@@ -60,9 +60,9 @@ def libraries(folder):
 
 
 def contents(installed, version):
-    """{path in the wheel: file or bytes}, and the notices' names."""
+    """{path in the wheel: file or bytes}."""
     data, information = f"dtrun-{version}.data", f"dtrun-{version}.dist-info"
-    files, notices = {}, []
+    files, texts = {}, {}  # texts: those of the notices, some of which are of several packages
     for path in PACKAGE.rglob("*.py"):
         files[path.relative_to(PACKAGE).as_posix()] = path
     for name, path in libraries(installed / "lib/dtrun").items():
@@ -72,14 +72,15 @@ def contents(installed, version):
         if path.is_dir() or inside.parts[0] == "lib" or inside.suffix == ".png":
             continue  # the docs' pictures: 300 kB of at most 25 MB
         if inside.parent == NOTICES:
-            notices.append(f"notices/{path.name}")
-            files[f"{information}/licenses/notices/{path.name}"] = path
+            texts.setdefault(path.read_bytes(), []).append(path.name)
         elif inside == SBOM:  # PEP 770
             files[f"{information}/sboms/{path.name}"] = path
         elif inside.parts[0] == "bin":
             files[f"{data}/scripts/{path.name}"] = path
         else:
             files[f"{data}/data/{inside.as_posix()}"] = path
+    notices = {"notices/" + "_".join(sorted(names)): text for text, names in texts.items()}
+    files |= {f"{information}/licenses/{name}": text for name, text in notices.items()}
     lines = "".join(f"License-File: {name}\n" for name in sorted(notices))
     files[f"{information}/METADATA"] = METADATA.format(
         version=version, notices=lines, description=(ROOT / "README.md").read_text()).encode()
