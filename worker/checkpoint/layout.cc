@@ -32,14 +32,14 @@ const Tensor* find_tensor(const Safetensors& file, const std::string& name, cons
   return nullptr;
 }
 
-// "momentum_buffer" for "momentum_buffer.conv1.weight"; nothing if no parameter has such an end.
+// "momentum_buffer" for "momentum_buffer.conv1.weight"; nothing if no parameter is called as the rest. A
+// slot's name has no dot: of ResNet's "momentum_buffer.layer1.0.conv1.weight" the end is another parameter's
+// name.
 std::optional<std::string> slot_of(const std::string& tensor, const Program& program) {
-  for (const Parameter& parameter : program.parameters) {
-    const std::string end = "." + parameter.name;
-    if (tensor.size() > end.size() && tensor.ends_with(end))
-      return tensor.substr(0, tensor.size() - end.size());
-  }
-  return std::nullopt;
+  const std::size_t dot = tensor.find('.');
+  if (dot == std::string::npos) return std::nullopt;
+  const auto found = std::ranges::find(program.parameters, tensor.substr(dot + 1), &Parameter::name);
+  return found != program.parameters.end() ? std::optional(tensor.substr(0, dot)) : std::nullopt;
 }
 
 }  // namespace

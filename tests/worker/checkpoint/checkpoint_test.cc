@@ -73,6 +73,14 @@ TEST_CASE("a checkpoint brings back all of the state") {
   CHECK(output.names() == Names{"step-00000500"});
 }
 
+TEST_CASE("a parameter's name may be the end of another's, as in a ResNet") {
+  const Folder directory;
+  Program program = kProgram;
+  program.parameters[2].name = "layer1.0.conv1.weight";
+  const fs::path saved = save_checkpoint(directory.path(), program, example_state(500), 0);
+  CHECK(same(load_checkpoint(saved, program), example_state(500)));
+}
+
 TEST_CASE("what the evaluations have shown comes back to the last bit, and need not be there") {
   Output output;
   TrainState state = example_state(500);
