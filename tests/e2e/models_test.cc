@@ -93,6 +93,11 @@ std::vector<Model> models(const Folder& folder) {
                     "Linear"}}},
                  synthetic,
                  {}});
+  // Of its parameters one's name is the end of another's.
+  all.push_back({"resnet",
+                 {{"type", "resnet"}, {"depths", {1, 1}}, {"embedding_size", 20}, {"stem", "cifar"}},
+                 colour,
+                 {}});
   return all;
 }
 
