@@ -31,6 +31,7 @@ DTRUN = BUILD / "bin/dtrun"
 LIMIT_S = 90
 # Of a machine that has time; one that is busy may take its time.
 SEEN_WITHIN_S = 2 if os.getloadavg()[0] < os.cpu_count() else 10
+SAID_FROM_S = 2  # the page names the part of a job's life that it does not show from this length on
 EXIT_SKIPPED = 77
 NOBODY = 65534
 
@@ -397,6 +398,9 @@ class BrowserTest(unittest.TestCase):
         wait_for(drawer_is_the_status)
         self.assertIn("SIGKILL", self.driver.find_element("css selector", "#rank-words").text)
 
+    def seconds_of_kinds(self):
+        return {kind: seconds for kind, seconds in self.job.status()["goodput"].items() if kind not in ("ratio", "steps_redone")}
+
     def assert_life_is_the_goodput(self):
         self.driver.execute_script("find('life-numbers').open = true")
 
@@ -404,8 +408,7 @@ class BrowserTest(unittest.TestCase):
             shown = {}
             for kind, seconds in self.driver.execute_script("return lifeSpans().map(span => [span.kind, span.end - span.begin])"):
                 shown[kind] = shown.get(kind, 0) + seconds
-            told = {kind: seconds for kind, seconds in self.job.status()["goodput"].items() if kind not in ("ratio", "steps_redone")}
-            return all(abs(shown.get(kind, 0) - seconds) < 1 + seconds / 10 for kind, seconds in told.items())
+            return all(abs(shown.get(kind, 0) - seconds) < 1 + seconds / 10 for kind, seconds in self.seconds_of_kinds().items())
         wait_for(seconds_of_kinds_are_alike)
         bars = self.driver.execute_script("return [...document.querySelectorAll('#life rect')].map(bar => bar.getAttribute('class'))")
         self.assertLessEqual({"kind-training", "kind-loading"}, set(bars))
@@ -422,6 +425,7 @@ class BrowserTest(unittest.TestCase):
         driver = self.driver
         driver.get(self.job.address.geturl())
         wait_for(lambda: self.points("loss"))
+        wait_for(lambda: sum(self.seconds_of_kinds().values()) > 2 * SAID_FROM_S)
         os.kill(self.job.store.pid, signal.SIGKILL)
         wait_for(lambda: driver.find_element("css selector", "#lost").is_displayed())
         step = self.shown()["step"]

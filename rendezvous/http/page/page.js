@@ -187,7 +187,7 @@ function showLife() {
   const marks = events.filter(event => event.kind === "failure").map(event => ({time: event.time, title: event.text}));
   drawLife(find("life"), {begin, end, rows: [{name: "", bars}], marks});
   const [, lasted] = kindsOf(shown.goodput);
-  find("life-since").textContent = lasted > end - begin + 10 ? "since " + clock(begin) + ", when this coordinator began" : "";
+  find("life-since").textContent = lasted > end - begin + 2 ? "since " + clock(begin) + ", when this coordinator began" : "";
   if (find("life-numbers").open)
     table(find("life-table"), ["from", "spent on", "for"],
           spans.slice(-200).reverse().map(span => [clock(span.begin), span.kind, data(span.end - span.begin, duration)]));
