@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -21,6 +22,10 @@ enum class Where {
   kDevice,
   kHost,  // memory that the device copies from and to fast
 };
+
+// Calls work(i, count) for each i in [0, count), at once on as many threads, and returns when all have ended.
+// Empty: the calling thread does it all.
+using Parallel = std::function<void(const std::function<void(int index, int count)>& work)>;
 
 // Any thread, each with a stream of its own. Operations with a stream are enqueued there and may return
 // before they are done: until then their memory must not change. Throws WorkerError if the device failed.
@@ -60,15 +65,16 @@ class Arithmetic {
                    std::size_t floats) = 0;
 
   // Computes the mean of a step's gradient, its norm, clipping, and the optimizer's step. `sum`:
-  // kStatisticsFloats and vectors.size floats of the whole job's step; left undefined. Blocks until all of it
-  // is done.
+  // kStatisticsFloats and vectors.size floats of the whole job's step; left undefined. A device whose memory
+  // is the host's does it on the threads of `parallel`. Blocks until all of it is done.
   // Every replica does the same operations element by element, so the result has the same bits everywhere.
-  virtual StepResult update(Stream& stream, const UpdateRule& rule, float* sum,
-                            const UpdatedVectors& vectors) = 0;
+  virtual StepResult update(Stream& stream, const UpdateRule& rule, float* sum, const UpdatedVectors& vectors,
+                            const Parallel& parallel) = 0;
 };
 
-// An Arithmetic that does each operation on the calling thread, before the call returns. Its streams have no
-// state: any thread may use any of them, also after the Arithmetic's end.
+// An Arithmetic that does each operation before the call returns: an update on the threads that it is given,
+// all else on the calling thread. Its streams have no state: any thread may use any of them, also after the
+// Arithmetic's end.
 std::unique_ptr<Arithmetic> make_cpu_arithmetic();
 
 }  // namespace dtrun::worker

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include "worker/vector/arithmetic.h"
 #include "worker/vector/loops.h"
@@ -12,81 +13,119 @@ namespace {
 // Floats that are summed through the whole tree before the next ones: temporaries stay in the L1 cache.
 constexpr std::size_t kChunk = 1024;
 
-// Floats of a pass that applies several operations one after the other.
+// Floats that all operations of an update are applied to before the next ones: they stay in the L1 cache.
 constexpr std::size_t kPass = 4096;
 static_assert(kPass % vector::kSquareSums == 0);
 
-// The Euclidean norm, summed in an order that only the length decides: the same on every replica.
-class Norm {
+// Floats that one thread goes through: the norm's sum is one of pieces, so that no number of threads changes
+// its order.
+constexpr std::size_t kPiece = 16 * kPass;
+
+// The parts of [begin, end) that are no longer than `size`, in order.
+template <typename Part>
+void each_of_size(const VectorRange& range, std::size_t size, const Part& part) {
+  for (std::size_t at = range.begin; at < range.end; at += size)
+    part(VectorRange{at, std::min(at + size, range.end)});
+}
+
+// piece(number, range) for each piece of `whole`, on all threads of `parallel` if there are several.
+void each_piece(const VectorRange& whole, const Parallel& parallel,
+                const std::function<void(std::size_t, const VectorRange&)>& piece) {
+  const std::size_t pieces = (whole.size() + kPiece - 1) / kPiece;
+  const auto work = [&](std::size_t index, std::size_t count) {
+    for (std::size_t number = pieces * index / count; number < pieces * (index + 1) / count; ++number) {
+      const std::size_t begin = whole.begin + number * kPiece;
+      piece(number, {begin, std::min(begin + kPiece, whole.end)});
+    }
+  };
+  if (pieces > 1 && parallel)
+    parallel([&](int index, int count) {
+      work(static_cast<std::size_t>(index), static_cast<std::size_t>(count));
+    });
+  else
+    work(0, 1);
+}
+
+// Divides by the number of targets. Multiplication by the inverse of a power of two gives the bits of the
+// division, and is faster.
+class Mean {
  public:
-  // REQUIRES: each piece but the last has a multiple of kSquareSums values.
-  void add(std::span<const float> values) {
-    vector::loops().add_squares(values.data(), values.size(), sums_.data());
+  explicit Mean(float targets) : targets_(targets) {
+    int exponent = 0;
+    power_of_two_ = std::frexp(targets, &exponent) == 0.5f;
   }
-  double value() const {
-    double total = 0;
-    for (const double sum : sums_) total += sum;
-    return std::sqrt(total);
+  void make(const float* sum, float* out, std::size_t count) const {
+    if (power_of_two_)
+      vector::loops().scale(sum, 1 / targets_, out, count);
+    else
+      vector::loops().divide(sum, targets_, out, count);
   }
 
  private:
-  std::array<double, vector::kSquareSums> sums_{};
+  float targets_;
+  bool power_of_two_ = false;
 };
 
-// Divides, and adds the result to `norm` if there is one. Multiplication by the inverse of a power of two
-// gives the bits of the division, and is faster.
-void make_mean(std::span<float> sum, float count, Norm* norm) {
-  int exponent = 0;
-  const bool power_of_two = std::frexp(count, &exponent) == 0.5f;
-  for (std::size_t at = 0; at < sum.size(); at += kPass) {
-    const std::span<float> part = sum.subspan(at, std::min(kPass, sum.size() - at));
-    if (power_of_two)
-      vector::loops().scale(part.data(), 1 / count, part.size());
-    else
-      vector::loops().divide(part.data(), count, part.size());
-    if (norm != nullptr) norm->add(part);
-  }
+using Pass = std::array<float, kPass>;
+
+// The mean gradient's Euclidean norm, summed in an order that only the length decides: the same on every
+// replica.
+double norm_of(const Mean& mean, const float* gradient, const VectorRange& whole, const Parallel& parallel) {
+  using Squares = std::array<double, vector::kSquareSums>;
+  std::vector<Squares> pieces((whole.size() + kPiece - 1) / kPiece);
+  each_piece(whole, parallel, [&](std::size_t number, const VectorRange& piece) {
+    each_of_size(piece, kPass, [&](const VectorRange& part) {
+      Pass values;
+      mean.make(gradient + part.begin, values.data(), part.size());
+      vector::loops().add_squares(values.data(), part.size(), pieces[number].data());
+    });
+  });
+  Squares sums{};
+  for (const Squares& piece : pieces)
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += piece[i];
+  return std::sqrt(std::accumulate(sums.begin(), sums.end(), 0.0));
 }
 
 // torch.nn.utils.clip_grad_norm_
-void clip(std::span<float> gradient, double norm, double max_norm) {
-  const auto factor = static_cast<float>(std::min(1.0, max_norm / (norm + 1e-6)));
-  if (factor != 1.0f) vector::loops().scale(gradient.data(), factor, gradient.size());
+float clip_factor(double norm, double max_norm) {
+  return max_norm > 0 ? static_cast<float>(std::min(1.0, max_norm / (norm + 1e-6))) : 1;
 }
 
-// Calls part(decays, begin, end) for all that an optimizer changes: ranges that decay, and what is between
-// them.
+// Calls part(decays, begin, end) for what decays within `range`, and for what is between.
 template <typename Part>
-void each_part(const UpdatedVectors& v, std::span<const VectorRange> ranges, bool rest_decays,
+void each_part(const VectorRange& range, std::span<const VectorRange> decaying, bool rest_decays,
                const Part& part) {
-  std::size_t done = v.running;
-  for (const VectorRange& range : ranges) {
-    part(rest_decays, done, range.begin);
-    part(true, range.begin, range.end);
-    done = range.end;
+  const auto first =
+      std::ranges::upper_bound(decaying, range.begin, {}, [](const VectorRange& one) { return one.end; });
+  std::size_t done = range.begin;
+  for (auto one = first; one != decaying.end() && one->begin < range.end; ++one) {
+    const std::size_t begin = std::max(one->begin, done), end = std::min(one->end, range.end);
+    part(rest_decays, done, begin);
+    part(true, begin, end);
+    done = end;
   }
-  part(rest_decays, done, v.size);
+  part(rest_decays, done, range.end);
 }
 
-// `gradient`: flat, as in all that follows.
-void apply(const SgdRule& rule, const float* gradient, const UpdatedVectors& v) {
+// `gradient`: of `range` alone.
+void apply(const SgdRule& rule, const float* gradient, const UpdatedVectors& v, const VectorRange& range) {
   SgdRule without = rule;
   without.weight_decay = 0;
-  const std::span<const VectorRange> ranges = rule.decays_all ? std::span<const VectorRange>() : v.decaying;
-  each_part(v, ranges, rule.decays_all, [&](bool decays, std::size_t begin, std::size_t end) {
+  const std::span<const VectorRange> decaying = rule.decays_all ? std::span<const VectorRange>() : v.decaying;
+  each_part(range, decaying, rule.decays_all, [&](bool decays, std::size_t begin, std::size_t end) {
     const SgdRule& own = decays ? rule : without;
+    const float* const mean = gradient + (begin - range.begin);
     if (v.slots.empty())
-      vector::loops().sgd(own, gradient + begin, v.parameters + begin, end - begin);
+      vector::loops().sgd(own, mean, v.parameters + begin, end - begin);
     else
-      vector::loops().sgd_momentum(own, gradient + begin, v.parameters + begin, v.slots[0] + begin,
-                                   end - begin);
+      vector::loops().sgd_momentum(own, mean, v.parameters + begin, v.slots[0] + begin, end - begin);
   });
 }
-void apply(const AdamWRule& rule, const float* gradient, const UpdatedVectors& v) {
-  const std::span<const VectorRange> ranges = rule.keep == 1 ? std::span<const VectorRange>() : v.decaying;
-  each_part(v, ranges, false, [&](bool decays, std::size_t begin, std::size_t end) {
-    vector::loops().adamw(rule, decays ? rule.keep : 1, gradient + begin, v.parameters + begin,
-                          v.slots[0] + begin, v.slots[1] + begin, end - begin);
+void apply(const AdamWRule& rule, const float* gradient, const UpdatedVectors& v, const VectorRange& range) {
+  const std::span<const VectorRange> decaying = rule.keep == 1 ? std::span<const VectorRange>() : v.decaying;
+  each_part(range, decaying, false, [&](bool decays, std::size_t begin, std::size_t end) {
+    vector::loops().adamw(rule, decays ? rule.keep : 1, gradient + (begin - range.begin),
+                          v.parameters + begin, v.slots[0] + begin, v.slots[1] + begin, end - begin);
   });
 }
 
@@ -144,22 +183,32 @@ class CpuArithmetic final : public Arithmetic {
     }
   }
 
-  StepResult update(Stream&, const UpdateRule& rule, float* sum, const UpdatedVectors& vectors) override {
+  StepResult update(Stream&, const UpdateRule& rule, float* sum, const UpdatedVectors& vectors,
+                    const Parallel& parallel) override {
     const float targets = sum[2];
     StepResult result{.stats = {.loss = sum[0], .correct = sum[1], .targets = targets}};
-    const std::span<float> gradient(sum + kStatisticsFloats, vectors.size);
-    const bool norm_wanted = rule.max_norm > 0 || rule.norm_wanted || rule.finite_only;
-    Norm norm;
-    make_mean(gradient.subspan(vectors.running), targets, norm_wanted ? &norm : nullptr);
-    if (norm_wanted) result.norm = norm.value();
+    float* const gradient = sum + kStatisticsFloats;
+    const Mean mean(targets);
+    const VectorRange trained{vectors.running, vectors.size};
+    if (rule.max_norm > 0 || rule.norm_wanted || rule.finite_only)
+      result.norm = norm_of(mean, gradient, trained, parallel);
     if (rule.finite_only && !(std::isfinite(result.stats.loss) && std::isfinite(result.norm))) {
+      mean.make(gradient + trained.begin, gradient + trained.begin, trained.size());
       result.applied = false;
       return result;
     }
-    if (rule.max_norm > 0) clip(gradient.subspan(vectors.running), result.norm, rule.max_norm);
-    std::visit([&](const auto& optimizer) { apply(optimizer, gradient.data(), vectors); }, rule.optimizer);
+    const float clip = clip_factor(result.norm, rule.max_norm);
+    each_piece(trained, parallel, [&](std::size_t, const VectorRange& piece) {
+      each_of_size(piece, kPass, [&](const VectorRange& part) {
+        Pass values;
+        mean.make(gradient + part.begin, values.data(), part.size());
+        if (clip != 1) vector::loops().scale(values.data(), clip, values.data(), part.size());
+        std::visit([&](const auto& optimizer) { apply(optimizer, values.data(), vectors, part); },
+                   rule.optimizer);
+      });
+    });
     for (const RunningStatistics& statistics : vectors.statistics)
-      apply(statistics, targets, gradient.data(), vectors.parameters);
+      apply(statistics, targets, gradient, vectors.parameters);
     return result;
   }
 };

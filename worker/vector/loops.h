@@ -10,7 +10,7 @@
 
 namespace dtrun::worker::vector {
 
-inline constexpr std::size_t kSquareSums = 8;
+inline constexpr std::size_t kSquareSums = 32;  // enough that their additions do not wait for each other
 
 // Each loop works on `count` floats. The vectors must not overlap unless the comment allows it.
 struct Loops {
@@ -18,8 +18,9 @@ struct Loops {
 
   // out = left + right; `out` may be `left`.
   void (*add)(const float* left, const float* right, float* out, std::size_t count);
-  void (*scale)(float* values, float factor, std::size_t count);
-  void (*divide)(float* values, float divisor, std::size_t count);
+  // `out` may be `values`.
+  void (*scale)(const float* values, float factor, float* out, std::size_t count);
+  void (*divide)(const float* values, float divisor, float* out, std::size_t count);
   // sums[i % kSquareSums] += the square of values[i], in fp64.
   void (*add_squares)(const float* values, std::size_t count, double* sums);
 

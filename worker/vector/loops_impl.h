@@ -11,12 +11,12 @@ void add(const float* left, const float* right, float* out, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) out[i] = left[i] + right[i];
 }
 
-void scale(float* values, float factor, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) values[i] *= factor;
+void scale(const float* values, float factor, float* out, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = values[i] * factor;
 }
 
-void divide(float* values, float divisor, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) values[i] /= divisor;
+void divide(const float* values, float divisor, float* out, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = values[i] / divisor;
 }
 
 // Several sums, so that their additions overlap.

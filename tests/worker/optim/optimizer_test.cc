@@ -43,7 +43,7 @@ void apply(const TrainConfig& config, std::int64_t step, double learning_rate,
       .size = parameters.size(), .parameters = parameters.data(), .slots = {}, .decaying = {&all, 1}};
   for (OptimizerSlot& slot : slots) vectors.slots.push_back(slot.values.data());
   const auto cpu = make_cpu_arithmetic();
-  cpu->update(*cpu->make_stream(), update_rule(config, step, learning_rate), sum.data(), vectors);
+  cpu->update(*cpu->make_stream(), update_rule(config, step, learning_rate), sum.data(), vectors, {});
 }
 
 // Three steps from fixed values; returns what the optimizer kept.

@@ -13,6 +13,8 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "worker/vector/bits_hash.h"
 #include "worker/vector/loops.h"
@@ -42,10 +44,12 @@ float plus(float a, float b) { return a + b; }
 float times(float a, float b) { return a * b; }
 
 double plain_norm(const Vector& values) {
-  double sums[8] = {};
+  double sums[32] = {}, piece[32] = {};
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double square = static_cast<double>(values[i]) * static_cast<double>(values[i]);
-    sums[i % 8] += square;
+    piece[i % 32] += square;
+    if (i % 65536 != 65535 && i + 1 != values.size()) continue;
+    for (int k = 0; k < 32; ++k) sums[k] += std::exchange(piece[k], 0.0);
   }
   double total = 0;
   for (const double sum : sums) total += sum;
@@ -76,9 +80,10 @@ struct Step {
                            .statistics = statistics};
     if (slots > 0) vectors.slots.push_back(a.data());
     if (slots > 1) vectors.slots.push_back(b.data());
-    return cpu->update(*cpu->make_stream(), rule, sum.data(), vectors);
+    return cpu->update(*cpu->make_stream(), rule, sum.data(), vectors, parallel);
   }
   Vector sum, parameters, a, b;
+  Parallel parallel;
 };
 
 TEST_CASE("the loops for every instruction set that this processor has give the same bits") {
@@ -105,8 +110,8 @@ TEST_CASE("the loops for every instruction set that this processor has give the 
         std::ranges::copy(random_vector(all.size(), 3), all.begin());
         for (std::size_t i = 7 * size; i < all.size(); ++i) all[i] = std::abs(all[i]);
         of.add(x.data(), y.data(), part(0), size);
-        of.scale(part(1), 0.3f, size);
-        of.divide(part(2), 7, size);
+        of.scale(x.data(), 0.3f, part(1), size);
+        of.divide(y.data(), 7, part(2), size);
         of.sgd({.rate = 0.1f, .weight_decay = 0.01f}, x.data(), part(3), size);
         const SgdRule momentum{
             .rate = 0.1f, .momentum = 0.9f, .weight_decay = 0.01f, .nesterov = size % 2 == 0};
@@ -287,6 +292,34 @@ TEST_CASE("AdamW is PyTorch's formula rounded after each operation, and decays w
   }
 }
 
+TEST_CASE("an update has the same bits on any number of threads") {
+  const std::size_t size = 5 * 65536 + 12345;
+  const std::vector<VectorRange> decaying{{16, 100000}, {100001, 200000}, {300000, size - 1}};
+  const RunningStatistics running{.begin = 0, .channels = 8, .values = 4, .momentum = 0.1f};
+  const std::vector<UpdateRule> rules{
+      {.optimizer = SgdRule{.rate = 0.1f, .momentum = 0.9f, .weight_decay = 0.01f, .decays_all = false},
+       .norm_wanted = true},
+      {.optimizer =
+           AdamWRule{.keep = 0.99f, .step_size = 0.1f, .rest1 = 0.1f, .rest2 = 0.01f, .epsilon = 1e-8f},
+       .max_norm = 1}};
+  for (const UpdateRule& rule : rules) {
+    Step alone(size);
+    const double norm = alone.update(rule, 2, decaying, 16, {&running, 1}).norm;
+    for (const int threads : {1, 2, 3, 4, 7, 16}) {
+      CAPTURE(threads);
+      Step step(size);
+      step.parallel = [&](const auto& work) {
+        std::vector<std::jthread> team;
+        for (int index = 0; index < threads; ++index) team.emplace_back([&, index] { work(index, threads); });
+      };
+      CHECK(step.update(rule, 2, decaying, 16, {&running, 1}).norm == norm);
+      CHECK(same_bits(step.parameters, alone.parameters));
+      CHECK(same_bits(step.a, alone.a));
+      CHECK(same_bits(step.b, alone.b));
+    }
+  }
+}
+
 TEST_CASE("a step whose loss or gradient is not finite is not made if it must be, and leaves the mean") {
   for (const std::size_t at : {std::size_t{0}, kStatisticsFloats, kStatisticsFloats + 102}) {
     for (const float value : {NAN, INFINITY, -INFINITY}) {
@@ -339,12 +372,11 @@ TEST_CASE("running statistics follow those of the step's values, and neither nor
     step.sum[kStatisticsFloats + i] = 7 * shifts[i];
     step.sum[kStatisticsFloats + 2 + i] = 7 * (squares[i] + shifts[i] * shifts[i]);
   }
-  for (std::size_t i = 0; i < running; ++i) without.sum[kStatisticsFloats + i] = without.parameters[i] = 0;
   const std::vector<RunningStatistics> statistics{{.begin = 0, .channels = 2, .values = 3, .momentum = 0.1f}};
   const UpdateRule rule{.optimizer = SgdRule{.rate = 0.5f, .momentum = 0.9f, .weight_decay = 0.1f},
                         .max_norm = 1};
   const Vector buffer = step.a;
-  CHECK(step.update(rule, 1, {}, running, statistics).norm == without.update(rule, 1).norm);
+  CHECK(step.update(rule, 1, {}, running, statistics).norm == without.update(rule, 1, {}, running).norm);
   for (int i = 0; i < 2; ++i) {
     CHECK(step.parameters[i] == doctest::Approx(before[i] + 0.1f * shifts[i]));
     CHECK(step.parameters[2 + i] ==

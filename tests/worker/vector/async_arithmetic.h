@@ -134,8 +134,8 @@ class AsyncArithmetic final : public Arithmetic {
     for (const float* input : inputs) there.push_back(behind(input));
     enqueue(stream, [=, this] { cpu_->sum(*cpu_stream_, sum, there, behind(out), floats); });
   }
-  StepResult update(Stream& stream, const UpdateRule& rule, float* sum,
-                    const UpdatedVectors& vectors) override {
+  StepResult update(Stream& stream, const UpdateRule& rule, float* sum, const UpdatedVectors& vectors,
+                    const Parallel&) override {
     UpdatedVectors there{.size = vectors.size,
                          .parameters = behind(vectors.parameters),
                          .slots = {},
@@ -144,7 +144,7 @@ class AsyncArithmetic final : public Arithmetic {
                          .statistics = vectors.statistics};
     for (float* slot : vectors.slots) there.slots.push_back(behind(slot));
     StepResult result;
-    enqueue(stream, [&] { result = cpu_->update(*cpu_stream_, rule, behind(sum), there); });
+    enqueue(stream, [&] { result = cpu_->update(*cpu_stream_, rule, behind(sum), there, {}); });
     stream.wait();
     return result;
   }

@@ -148,7 +148,7 @@ void CudaArithmetic::sum(Stream& stream, const TreeSum& sum, std::span<const flo
 }
 
 StepResult CudaArithmetic::update(Stream& stream, const UpdateRule& rule, float* sum,
-                                  const UpdatedVectors& vectors) {
+                                  const UpdatedVectors& vectors, const Parallel&) {
   std::lock_guard one_at_a_time(update_mutex_);
   CudaStream& on = of(stream);
   float* const gradient = sum + kStatisticsFloats + vectors.running;  // behind the running statistics

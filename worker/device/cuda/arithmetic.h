@@ -44,8 +44,8 @@ class CudaArithmetic final : public Arithmetic {
   void accumulate(Stream& stream, float* left, const float* right, std::size_t floats) override;
   void sum(Stream& stream, const TreeSum& sum, std::span<const float* const> inputs, float* out,
            std::size_t floats) override;
-  StepResult update(Stream& stream, const UpdateRule& rule, float* sum,
-                    const UpdatedVectors& vectors) override;
+  StepResult update(Stream& stream, const UpdateRule& rule, float* sum, const UpdatedVectors& vectors,
+                    const Parallel& parallel) override;
 
   // The parameters rounded to bf16, for use on `stream`. An update writes this copy too; otherwise it is made
   // here. There is a copy of one vector at a time, the last that was asked for.

@@ -174,7 +174,9 @@ StepResult Replica::update(const UpdateRule& rule, float* sum) {
                          .running = program.running,
                          .statistics = statistics_};
   for (const ReplicaState::Slot& slot : state.slots) vectors.slots.push_back(slot.values.data());
-  return device->arithmetic().update(*stream, rule, sum, vectors);
+  return device->arithmetic().update(*stream, rule, sum, vectors, [this](const auto& work) {
+    lanes.run([&](int index, Lane&) { work(index, lanes.size()); });
+  });
 }
 
 }  // namespace dtrun::worker

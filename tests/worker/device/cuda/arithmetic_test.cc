@@ -150,7 +150,7 @@ StepResult update(const There& there, const UpdateRule& rule, std::span<const Ve
   const auto* const sgd = std::get_if<SgdRule>(&rule.optimizer);
   if (sgd == nullptr || sgd->momentum != 0) vectors.slots.push_back(a.data());
   if (sgd == nullptr) vectors.slots.push_back(b.data());
-  const StepResult result = there.arithmetic.update(*there.stream, rule, sum.data(), vectors);
+  const StepResult result = there.arithmetic.update(*there.stream, rule, sum.data(), vectors, {});
   state = State(0);
   state.sum = there.get(sum), state.parameters = there.get(parameters);
   state.a = there.get(a), state.b = there.get(b);
@@ -276,7 +276,7 @@ TEST_CASE("the copy in bf16 is that of the newest values, whoever wrote them") {
   State state(kSize);
   const Buffer sum = there.put(state.sum);
   gpu.update(*stream, {.optimizer = SgdRule{.rate = 0.5f}}, sum.data(),
-             {.size = kSize, .parameters = parameters.data(), .slots = {}, .decaying = {}});
+             {.size = kSize, .parameters = parameters.data(), .slots = {}, .decaying = {}}, {});
   const Vector updated = there.get(parameters);
   CHECK_FALSE(same_bits(updated, second));
   CHECK(is_rounded(copy(), updated));

@@ -37,7 +37,7 @@ TEST_CASE("adding and dividing give the CPU's bits") {
         });
         std::vector<float> wanted(size), divided = right;
         vector::loops().add(left.data(), right.data(), wanted.data(), size);
-        vector::loops().divide(divided.data(), count, size);
+        vector::loops().divide(divided.data(), count, divided.data(), size);
         CHECK(bits_are(sum, wanted));
         CHECK(bits_are(mean, divided));
       }
@@ -151,8 +151,8 @@ TEST_CASE("an optimizer's pass has the bits of the CPU's mean, clipping and step
                                      first = random_values<float>(3, size);
             std::vector<float> second = random_values<float>(4, size), gradient = sum;
             for (float& value : second) value = std::abs(value);
-            vector::loops().divide(gradient.data(), count, size);
-            if (clip != 1) vector::loops().scale(gradient.data(), clip, size);
+            vector::loops().divide(gradient.data(), count, gradient.data(), size);
+            if (clip != 1) vector::loops().scale(gradient.data(), clip, gradient.data(), size);
             const cuda::GradientScale scale{.count = count, .clip = clip};
             const Memory<float> in(sum, shift);
             // run(parameters, slots, copy) on both sides.
