@@ -110,7 +110,8 @@ void tell_paths_of_here(const worker::JobConfig& config) {
   const std::pair<const char*, std::string> paths[] = {
       {"data.path", config.data.path},
       {"data.tokenizer", config.data.tokenizer.value_or("")},
-      {"train.init_from", config.train.init_from.value_or("")}};
+      {"train.init_from", config.train.init_from.value_or("")},
+      {"train.distill_from", config.train.distill_from.value_or("")}};
   for (const auto& [key, path] : paths)
     if (!path.empty() && !path.starts_with("/"))
       notice(std::string(key) + " " + path +

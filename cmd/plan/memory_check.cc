@@ -2,12 +2,25 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 
 #include "worker/base/error.h"
+#include "worker/checkpoint/trained_model.h"
 #include "worker/data/dataset.h"
 #include "worker/memory/need.h"
 
 namespace dtrun::cmd {
+namespace {
+
+std::shared_ptr<const worker::Teacher> teacher_of(const worker::TrainConfig& train,
+                                                  const worker::SampleSpec& sample) {
+  if (!train.distill_from) return nullptr;
+  auto teacher = std::make_shared<worker::Teacher>();
+  teacher->program = worker::find_teacher(train, sample).program;
+  return teacher;
+}
+
+}  // namespace
 
 Status check_memory(const JobSpec& spec, const std::optional<worker::Available>& available) {
   const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program);
@@ -21,7 +34,8 @@ Status check_memory(const JobSpec& spec, const std::optional<worker::Available>&
                               .world_size = spec.nproc * spec.nodes.min};
   try {
     if (trainer->cuda) return worker::check_host_copies(config.value(), data.value(), spec.nproc, *available);
-    return worker::check_memory(config.value(), data.value(), spread, *available);
+    return worker::check_memory(config.value(), data.value(), spread, *available,
+                                teacher_of(config.value().train, data.value().spec));
   } catch (const worker::WorkerError&) {
     return {};
   }

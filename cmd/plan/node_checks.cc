@@ -16,6 +16,7 @@
 #include "proto/core/exit_codes.h"
 #include "worker/checkpoint/config_drift.h"
 #include "worker/checkpoint/output_lock.h"
+#include "worker/checkpoint/trained_model.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
 #include "worker/memory/need.h"
@@ -45,7 +46,9 @@ Status check_fit(const JobSpec& spec) {
   const Result<worker::JobConfig> config = worker::parse_config(trainer->config_json, "config", {});
   if (!config.ok()) return {};
   const Result<worker::DatasetFacts> data = worker::check_dataset(config.value().data);
-  return data.ok() ? worker::check_fit(config.value(), data.value()) : Status();
+  if (!data.ok()) return {};
+  if (Status status = worker::check_fit(config.value(), data.value()); !status.ok()) return status;
+  return worker::check_teacher(config.value().train, data.value().spec);
 }
 
 // Another writer of the output directory is in the way, and is reported before workers start.

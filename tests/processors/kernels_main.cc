@@ -93,6 +93,11 @@ void loops() {
   const float loss = k.classify(kWidth, 9, 0.1f, true, logits.data(), &largest);
   print("loss", &loss, sizeof loss);
   print("logits", logits);
+  Floats scratch(2 * kWidth);
+  logits = x;
+  const float taught = k.distill(kWidth, 9, 0.1f, 2, 0.3f, d.data(), scratch.data(), logits.data(), &largest);
+  print("taught_loss", &taught, sizeof taught);
+  print("taught_logits", logits);
   k.sum_rows(kRows, kWidth, x.data(), false, dw.data());
   print("sum_rows", dw);
   k.dropout(kCount, {{1, 2}, 3, 4, 5}, 0.3f, x.data(), false, y.data());

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/checkpoint/state_text.h"
 #include "worker/core/evaluation_record.h"
 #include "worker/model/program.h"
 #include "worker/optim/optimizer.h"
@@ -26,6 +27,7 @@ struct TrainState {
   EvaluationRecord evaluations = {};
   std::string device = {};  // Device::fingerprint() of the device that computed it; empty: written by an
                             // older dtrun
+  TeacherFile teacher = {};
 };
 
 // False for a diverged model, whose checkpoint would be useless and would displace useful ones.

@@ -91,7 +91,8 @@ TrainState load_checkpoint(const fs::path& directory, const Program& program) {
                    .optimizer = {},
                    .config_json = std::move(text.config_json),
                    .evaluations = text.evaluations,
-                   .device = std::move(text.device)};
+                   .device = std::move(text.device),
+                   .teacher = std::move(text.teacher)};
   state.parameters =
       files.tensors(kModelFile, [&](const Safetensors& file) { return model_values(file, program); });
   state.optimizer =

@@ -67,7 +67,8 @@ void write_files(const fs::path& directory, const Program& program, const TrainS
   const std::string state_text = to_json(StateText{.step = state.step,
                                                    .config_json = state.config_json,
                                                    .evaluations = state.evaluations,
-                                                   .device = state.device});
+                                                   .device = state.device,
+                                                   .teacher = state.teacher});
   const std::string_view state_pieces[] = {state_text};
   add_file(directory, kStateFile, state_pieces, &manifest);
 

@@ -35,6 +35,16 @@ bool parse_record(const Json& json, EvaluationRecord* record) {
   return good;
 }
 
+// As parse_record().
+bool parse_teacher(const Json& json, TeacherFile* teacher) {
+  if (json.is_null()) return true;
+  if (!json.is_object()) return false;
+  const Json path = json.value("path", Json()), sha256 = json.value("sha256", Json());
+  if (!path.is_string() || !sha256.is_string()) return false;
+  *teacher = {.path = path.get<std::string>(), .sha256 = sha256.get<std::string>()};
+  return true;
+}
+
 }  // namespace
 
 std::string to_json(const StateText& state) {
@@ -43,6 +53,8 @@ std::string to_json(const StateText& state) {
   if (config.is_discarded() || config.dump(2) + "\n" != state.config_json) config = state.config_json;
   Json json = {{"format_version", kFormatVersion}, {"step", state.step}};
   if (!state.device.empty()) json["device"] = state.device;
+  if (!state.teacher.sha256.empty())
+    json["teacher"] = {{"path", state.teacher.path}, {"sha256", state.teacher.sha256}};
   const EvaluationRecord& record = state.evaluations;
   if (record.evaluated_step >= 0)
     json["evaluations"] = {{"evaluated_step", record.evaluated_step},
@@ -75,6 +87,7 @@ Result<StateText> parse_state(std::string_view text) {
   const Json device = json.value("device", Json(""));
   if (!device.is_string()) return malformed;
   state.device = device.get<std::string>();
+  if (!parse_teacher(json.value("teacher", Json()), &state.teacher)) return malformed;
   if (!parse_record(json.value("evaluations", Json()), &state.evaluations)) return malformed;
   return state;
 }

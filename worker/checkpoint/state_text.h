@@ -10,12 +10,19 @@
 
 namespace dtrun::worker {
 
-// {"format_version", "step", "device", "evaluations", "config"}; "evaluations" is missing if there were none.
+// The file that a teacher's parameters were read from.
+struct TeacherFile {
+  std::string path, sha256;  // both empty: there is no teacher
+};
+
+// {"format_version", "step", "device", "teacher", "evaluations", "config"}; "teacher" and "evaluations" are
+// missing if there were none.
 struct StateText {
   std::int64_t step = 0;
   std::string config_json;
   EvaluationRecord evaluations = {};
   std::string device = {};
+  TeacherFile teacher = {};
 };
 std::string to_json(const StateText& state);
 Result<StateText> parse_state(std::string_view text);  // EX_NOINPUT

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 
 #include "worker/config/options.h"
 #include "worker/config/strict_json.h"
@@ -105,6 +106,24 @@ void check_best_model(const TrainConfig& train, Faults* faults) {
   }
 }
 
+void check_distillation(const JobConfig& config, Faults* faults) {
+  const TrainConfig& train = config.train;
+  if (train.distill_from || faults->at("/train/distill_from")) {
+    if (config.device == DeviceType::kCuda && !faults->at("/device"))
+      faults->add("/train/distill_from",
+                  "needs device \"cpu\": no teacher runs on a GPU yet, found device \"cuda\"");
+    return;
+  }
+  const TrainConfig usual;
+  for (const auto& [name, value, unless] :
+       {std::tuple{"distill_temperature", train.distill_temperature, usual.distill_temperature},
+        std::tuple{"distill_alpha", train.distill_alpha, usual.distill_alpha}}) {
+    const std::string place = std::string("/train/") + name;
+    if (value != unless && !faults->at(place))
+      faults->add(place, Json(value).dump() + " has no effect without distill_from, a teacher's directory");
+  }
+}
+
 }  // namespace
 
 void check_together(const JobConfig& config, Faults* faults) {
@@ -140,6 +159,7 @@ void check_together(const JobConfig& config, Faults* faults) {
     faults->add("/train/nesterov", "has no effect with optim \"" + name_of(train.optim) + "\" (use \"sgd\")");
   else if (train.nesterov && !faults->at("/train/momentum") && train.momentum == 0)
     faults->add("/train/nesterov", "needs a momentum, which is 0");
+  check_distillation(config, faults);
   if (!faults->at("/data/shape")) check_shape_of_samples(config.data.shape, faults);
 }
 

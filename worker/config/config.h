@@ -123,6 +123,9 @@ struct TrainConfig {
   int early_stopping_patience = 0;        // evaluations without improvement; 0: any number
   ResumeFrom resume_from_checkpoint;
   std::optional<std::string> init_from;  // initial parameters: a directory or a file
+  // Knowledge distillation: the teacher's run, or a checkpoint of it.
+  std::optional<std::string> distill_from;
+  double distill_temperature = 2, distill_alpha = 0.5;
   SchedulerKwargs lr_scheduler_kwargs;
 };
 

@@ -413,6 +413,21 @@ const std::vector<Option>& table() {
        .description = "Initial parameters, instead of random ones: a model.safetensors, or a directory with "
                       "one, such as an output_dir, a checkpoint, or a GPT-2 from Hugging Face. Ignored by a "
                       "run that resumes from a checkpoint of its own."},
+      {.pointer = "/train/distill_from",
+       .field = in<kTrain, &TrainConfig::distill_from>,
+       .description = "Directory of a teacher, whose outputs the model learns to give: the output_dir of a "
+                      "job of any model.type with the same classes or vocabulary, or one of its checkpoints, "
+                      "on every node. The loss becomes distill_alpha * distill_temperature^2 * KL(teacher || "
+                      "model), of outputs divided by distill_temperature, + (1 - distill_alpha) * "
+                      "cross-entropy; that of evaluations stays cross-entropy. On the CPU."},
+      {.pointer = "/train/distill_temperature",
+       .field = in<kTrain, &TrainConfig::distill_temperature>,
+       .description = "A higher temperature shows more of what the teacher holds to be nearly right.",
+       .range = {.min = 0, .max = 1000, .min_open = true}},
+      {.pointer = "/train/distill_alpha",
+       .field = in<kTrain, &TrainConfig::distill_alpha>,
+       .description = "The teacher's part of the loss; 0: the data's targets alone, as without a teacher.",
+       .range = {.min = 0, .max = 1}},
       {.pointer = "/train/resume_from_checkpoint",
        .field = in<kTrain, &TrainConfig::resume_from_checkpoint>,
        .description =

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <functional>
 #include <numeric>
+#include <utility>
 
 #include "proto/core/text.h"
 #include "worker/base/error.h"
@@ -53,6 +54,13 @@ std::uint64_t gradient_bytes(const TrainConfig& train, const Program& program, s
   return kFloat * ((spread.world_size > 1 ? program.size : 0) + most);
 }
 
+Program program_of(const JobConfig& config, const DatasetFacts& data,
+                   std::shared_ptr<const Teacher> teacher) {
+  Program program = make_program(config, data.spec);
+  program.teacher = std::move(teacher);
+  return program;
+}
+
 std::uint64_t node_need(const JobConfig& config, const Program& program, const DatasetFacts& data,
                         const Spread& spread) {
   const auto need = [&](bool saves) { return memory_need(config, program, data, spread, saves).total(); };
@@ -76,8 +84,9 @@ std::vector<int> below(int value) {
 // Finds changes of the config that would make the job fit.
 class WaysOut {
  public:
-  WaysOut(const JobConfig& config, const DatasetFacts& data, const Spread& spread, std::uint64_t available)
-      : config_(config), data_(data), spread_(spread), available_(available) {}
+  WaysOut(const JobConfig& config, const DatasetFacts& data, const Spread& spread, std::uint64_t available,
+          std::shared_ptr<const Teacher> teacher)
+      : config_(config), data_(data), spread_(spread), available_(available), teacher_(std::move(teacher)) {}
 
   std::string run() {
     std::vector<std::string> ways;
@@ -112,7 +121,7 @@ class WaysOut {
 
  private:
   std::uint64_t need(const JobConfig& config, const Spread& spread) const {
-    return node_need(config, make_program(config, data_.spec), data_, spread);
+    return node_need(config, program_of(config, data_, teacher_), data_, spread);
   }
   static Spread with_lanes(Spread spread, int lanes) {
     spread.lanes = lanes;
@@ -149,6 +158,7 @@ class WaysOut {
   const DatasetFacts& data_;
   const Spread spread_;
   const std::uint64_t available_;
+  const std::shared_ptr<const Teacher> teacher_;
 };
 
 }  // namespace
@@ -178,10 +188,13 @@ MemoryNeed memory_need(const JobConfig& config, const Program& program, const Da
   const auto rows = static_cast<std::uint64_t>(config.train.micro_batch_size);
   const std::uint64_t vector = kFloat * program.size;
   MemoryNeed need;
-  need.parameters = vector;
+  need.parameters = vector + (program.teacher ? kFloat * program.teacher->program.size : 0);
   need.optimizer = vector * slot_names(config.train).size();
   need.gradients = gradient_bytes(config.train, program, data.train, spread);
   need.activations = lanes * kFloat * cpu_lane_floats(program, config.train.micro_batch_size);
+  if (program.teacher)
+    need.activations +=
+        lanes * kFloat * cpu_lane_floats(program.teacher->program, config.train.micro_batch_size);
   need.batches = lanes * rows * kFloat *
                  (program.sample.shape.size() + static_cast<std::uint64_t>(program.sample.targets));
   constexpr std::uint64_t kSumsOfLeaf = 3 * kFloat + sizeof(Block) + sizeof(float*);
@@ -191,7 +204,7 @@ MemoryNeed memory_need(const JobConfig& config, const Program& program, const Da
     need.data += static_cast<std::uint64_t>(data.train) * sizeof(std::uint32_t);
   // A worker that saves keeps the state that it started from; the others free theirs before the first
   // gradient.
-  const std::uint64_t copy = need.parameters + need.optimizer;
+  const std::uint64_t copy = vector + need.optimizer;
   need.checkpoint = saves ? copy : copy - std::min(copy, need.gradients);
   need.in_memory_checkpoint = in_memory_checkpoint_bytes(config, program);
   need.process = kProcess + lanes * kLane;
@@ -252,8 +265,8 @@ Status check_host_copies(const JobConfig& config, const DatasetFacts& data, int 
 }
 
 Status check_memory(const JobConfig& config, const DatasetFacts& data, const Spread& spread,
-                    const Available& available) {
-  const Program program = make_program(config, data.spec);
+                    const Available& available, std::shared_ptr<const Teacher> teacher) {
+  const Program program = program_of(config, data, teacher);
   const std::uint64_t need = node_need(config, program, data, spread);
   if (need <= available.bytes) return Status();
   const bool several = spread.workers_of_node > 1;
@@ -264,7 +277,7 @@ Status check_memory(const JobConfig& config, const DatasetFacts& data, const Spr
                                  in_gigabytes(available.bytes) + " (" + available.by + "). " +
                                  (several ? "The one that saves needs " : "It is ") +
                                  in_words(memory_need(config, program, data, spread, true)) + "; " +
-                                 WaysOut(config, data, spread, available.bytes).run());
+                                 WaysOut(config, data, spread, available.bytes, std::move(teacher)).run());
 }
 
 }  // namespace dtrun::worker

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,10 +25,10 @@ struct Spread {
 
 // Bytes, of one worker.
 struct MemoryNeed {
-  std::uint64_t parameters = 0;
+  std::uint64_t parameters = 0;   // its own, and a teacher's
   std::uint64_t optimizer = 0;    // its slots
   std::uint64_t gradients = 0;    // the step's sum, partial sums of the tree, receive buffers
-  std::uint64_t activations = 0;  // of all lanes; an evaluation uses the same memory
+  std::uint64_t activations = 0;  // of all lanes, a teacher's too; an evaluation uses the same memory
   std::uint64_t batches = 0;      // samples laid out for the lanes
   std::uint64_t evaluation = 0;   // in addition to training: evaluation's batches, and each microbatch's sums
   std::uint64_t data = 0;         // the data sets, and the epoch's order
@@ -42,7 +43,7 @@ struct MemoryNeed {
 std::vector<std::pair<const char*, std::uint64_t>> parts_of(const MemoryNeed& need);
 
 // The need of the worker that needs most: one that writes checkpoints if `saves`, else one that does not.
-// REQUIRES: `program` is the config's.
+// REQUIRES: `program` is the config's, with its teacher's program if there is one.
 MemoryNeed memory_need(const JobConfig& config, const Program& program, const DatasetFacts& data,
                        const Spread& spread, bool saves);
 
@@ -75,7 +76,8 @@ Status check_host_copies(const JobConfig& config, const DatasetFacts& data, int 
 
 // EX_CONFIG if the workers of a node need more than is available; the message has the parts, and changes that
 // help. Throws WorkerError (EX_CONFIG) if the data does not fit the model.
+// `teacher`: its program without parameters; null: there is none.
 Status check_memory(const JobConfig& config, const DatasetFacts& data, const Spread& spread,
-                    const Available& available);
+                    const Available& available, std::shared_ptr<const Teacher> teacher = nullptr);
 
 }  // namespace dtrun::worker

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -113,6 +114,8 @@ struct Node {
   int segment = -1;
 };
 
+struct Teacher;
+
 struct Program {
   std::string model;         // its name in the config
   std::string input_values;  // Dataset::values() of its training data; for readers of the saved model
@@ -134,6 +137,19 @@ struct Program {
   // Pieces of the flat gradient, in the order in which backward completes them: bucket 0 is the end of the
   // vector (the last layers). Fixed by the model, never by timing.
   std::vector<VectorRange> buckets;
+  // The model whose outputs training teaches to this one, besides the samples' targets; null: none.
+  std::shared_ptr<const Teacher> teacher;
+};
+
+// A model that a job reads and never changes: its parameters have no gradient, no optimizer and no exchange.
+// Each worker has them.
+struct Teacher {
+  Program program;  // for the same samples, with as many classes
+  std::vector<float> parameters;
+  std::string path, sha256;  // of its model.safetensors
+  // L = alpha temperature^2 KL(teacher || program) + (1 - alpha) cross-entropy, where both give the
+  // softmax of their logits / temperature.
+  float temperature = 1, alpha = 0;
 };
 
 // The program that `config` names, for such samples. Throws WorkerError with EX_CONFIG if the data does not

@@ -2,12 +2,10 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "worker/base/error.h"
 #include "worker/checkpoint/checkpoint.h"
-#include "worker/checkpoint/places.h"
+#include "worker/checkpoint/trained_model.h"
 #include "worker/config/config.h"
 #include "worker/core/choose_token.h"
 #include "worker/core/philox.h"
@@ -20,17 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-JobConfig config_in(const fs::path& directory, const fs::path& model) {
-  const fs::path path = directory / "config.json";
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file.is_open())
-    throw WorkerError(kExitNoInput,
-                      model.string() + ": there is no config.json of its job, which says what model it is");
-  return value_or_throw(parse_config(text.str(), path.string(), {}));
-}
-
 // The run's own copy of the tokenizer, or else that of its data: an older run may have no copy.
 std::shared_ptr<const Tokenizer> tokenizer_of_run(const fs::path& directory, DataConfig data) {
   if (data.type == DataType::kText && !data.tokenizer) return nullptr;  // bytes
@@ -40,9 +27,7 @@ std::shared_ptr<const Tokenizer> tokenizer_of_run(const fs::path& directory, Dat
 }
 
 void write_text(const SampleRequest& request) {
-  const fs::path model = model_file_of(request.run);
-  const fs::path directory = run_directory_of(model);
-  const JobConfig config = config_in(directory, model);
+  const auto [model, directory, config] = trained_model(request.run);
   if (config.model.type != ModelType::kGpt2)
     throw WorkerError(kExitConfig, model.string() + ": a \"" + name_of(config.model.type) +
                                        "\" writes no text; a \"gpt2\" does");

@@ -67,6 +67,8 @@ TEST_CASE("each fault names its place, what was found and what is allowed") {
       {R"({"nesterov": true, "momentum": 0})", "c.json: /train/nesterov: needs a momentum, which is 0"},
       {R"({"nesterov": true, "optim": "adamw"})",
        "c.json: /train/nesterov: has no effect with optim \"adamw\" (use \"sgd\")"},
+      {R"({"distill_alpha": 0.9})",
+       "c.json: /train/distill_alpha: 0.9 has no effect without distill_from, a teacher's directory"},
       {R"({"optim": "adam"})",
        "c.json: /train/optim: \"adam\" is not known (allowed: \"sgd\" or \"adamw\"); did you mean "
        "\"adamw\"?"},

@@ -137,6 +137,20 @@ TEST_CASE("a row's loss, its gradient and its first largest logit") {
                    0.9 * (i == static_cast<std::size_t>(target));
           },
           1e-6);
+      // Tested for its values by tests/torch.
+      Floats taught = logits, teacher = random_values(classes + 1, classes, 8), scratch(2 * classes);
+      check_as_first_set({k.distill(classes, target, 0.1f, 2, 0.3f, teacher.data(), scratch.data(),
+                                    taught.data(), &largest)});
+      check_as_first_set(taught);
+      CHECK(largest == wanted);
+      // A teacher who says the same adds nothing to its part of the targets' loss.
+      taught = teacher = logits;
+      CHECK(k.distill(classes, target, 0.1f, 2, 0.75f, teacher.data(), scratch.data(), taught.data(),
+                      &largest) ==
+            doctest::Approx(0.25 * (0.9 * (std::log(sum) - logits[target]) + 0.1 * mean))
+                .epsilon(1e-5)
+                .scale(1));
+      for (std::size_t i = 0; i < classes; ++i) CHECK(taught[i] == 0.25f * gradient[i]);
     }
   });
 }

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -130,6 +131,31 @@ inline std::int64_t stop_run(const JobConfig& config, int world_size, int ask) {
     if (group.rank() == 0) began_at = link.began_at_.value_or(-1);
   });
   return began_at;
+}
+
+// Each rank is a process, the last of which is killed when it asks for the `ask`-th time, from 0. The others
+// lose it.
+inline void kill_run(const JobConfig& config, const fs::path& store_directory, int world_size, int ask) {
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < world_size; ++rank) {
+    pids.push_back(fork_child([&, rank] {
+      DirectoryStore store(store_directory);
+      const auto group = connect(rank, world_size, store, std::chrono::milliseconds(20000));
+      TestLink link(rank == world_size - 1 ? ask : -1, true);
+      run_rank(config, *group, 1, link);
+      return 0;
+    }));
+  }
+  const auto killed = wait_for_exit(pids.back(), std::chrono::milliseconds(60000));
+  REQUIRE(killed.has_value());
+  CHECK(WIFSIGNALED(*killed));
+  pids.pop_back();
+  for (const pid_t pid : pids) {
+    const auto status = wait_for_exit(pid, std::chrono::milliseconds(10000));
+    REQUIRE(status.has_value());
+    REQUIRE(WIFEXITED(*status));
+    CHECK(WEXITSTATUS(*status) == kExitWorkerPeerLost);
+  }
 }
 
 // The error with which a lone rank ends; fails the test if there is none.

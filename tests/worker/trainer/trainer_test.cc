@@ -263,25 +263,7 @@ TEST_CASE("an evaluation that a stop cut short or kept from beginning is made up
 TEST_CASE("a killed rank breaks the process group, and the next generation goes on to the same bytes") {
   const Job job;
   run_job(job.config("whole"), 1);
-  std::vector<pid_t> pids;
-  for (int rank = 0; rank < 3; ++rank) {
-    pids.push_back(fork_child([&, rank] {
-      DirectoryStore store(job.directory.path() / "store");
-      const auto group = connect(rank, 3, store, milliseconds(20000));
-      TestLink link(rank == 2 ? 16 : -1, true);
-      run_rank(job.config("killed"), *group, 1, link);
-      return 0;
-    }));
-  }
-  const auto killed = wait_for_exit(pids[2], milliseconds(60000));
-  REQUIRE(killed.has_value());
-  CHECK(WIFSIGNALED(*killed));
-  for (const int rank : {0, 1}) {
-    const auto status = wait_for_exit(pids[rank], milliseconds(10000));
-    REQUIRE(status.has_value());
-    REQUIRE(WIFEXITED(*status));
-    CHECK(WEXITSTATUS(*status) == kExitWorkerPeerLost);
-  }
+  kill_run(job.config("killed"), job.directory / "store", 3, 16);
   // Killed at the 17th question, which precedes step 11; rank 0 may not have heard the end of step 10.
   const std::int64_t began_at = run_job(job.config("killed"), 2, 1, 2);
   CHECK_MESSAGE((began_at == 5 || began_at == 10), began_at);

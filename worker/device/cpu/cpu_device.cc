@@ -16,7 +16,10 @@ class CpuDevice : public Device {
   OpTimer& timer() override { return *timer_; }
   std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
     std::call_once(has_lane_, [&] { fingerprint_ = cpu_fingerprint(program); });
-    return make_planned_lane(program, capacity, plan_for_cpu(program, capacity), timer_->clock_of(program));
+    const PlanFor of_teacher =
+        program.teacher == nullptr ? PlanFor() : plan_for_cpu(program.teacher->program, capacity);
+    return make_planned_lane(program, capacity, plan_for_cpu(program, capacity), timer_->clock_of(program),
+                             of_teacher);
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "worker/base/error.h"
+#include "worker/checkpoint/teacher.h"
 #include "worker/data/dataset.h"
 #include "worker/device/cpu/fingerprint.h"
 #include "worker/device/range.h"
@@ -38,7 +39,18 @@ std::vector<RunningStatistics> running_statistics(const Program& program) {
   return all;
 }
 
+Program program_of(const JobConfig& config, const Dataset& data) {
+  Program program = make_program(config, data.spec(), data.values());
+  program.teacher = load_teacher(config.train, program);
+  return program;
+}
+
 }  // namespace
+
+TeacherFile teacher_file(const Program& program) {
+  if (program.teacher == nullptr) return {};
+  return {.path = program.teacher->path, .sha256 = program.teacher->sha256};
+}
 
 Datasets load_datasets(const JobConfig& config) {
   Datasets data{load_dataset(config.data, Split::kTrain), load_dataset(config.data, Split::kTest)};
@@ -64,7 +76,7 @@ std::optional<MemoryNeed> memory_of(const Replica& replica, int world_size) {
 Replica::Replica(const JobConfig& config, const Datasets& data, int lanes, std::unique_ptr<Device> on)
     : config(config),
       data(data),
-      program(make_program(config, data.train->spec(), data.train->values())),
+      program(program_of(config, *data.train)),
       device(std::move(on)),
       stream(device->arithmetic().make_stream()),
       lanes(*device, program, lanes, config.train.micro_batch_size),
@@ -92,7 +104,8 @@ TrainState Replica::snapshot() const {
                   .optimizer = {},
                   .config_json = state.config_json,
                   .evaluations = log.evaluations,
-                  .device = device->fingerprint()};
+                  .device = device->fingerprint(),
+                  .teacher = teacher_file(program)};
   if (state.has_values) copy.parameters = on_host(state.parameters);
   for (const ReplicaState::Slot& slot : state.slots)
     copy.optimizer.push_back({slot.name, on_host(slot.values)});
@@ -134,6 +147,7 @@ void Replica::begin_snapshot(TrainState& copy) {
   copy.config_json = state.config_json;
   copy.evaluations = log.evaluations;
   copy.device = device->fingerprint();
+  copy.teacher = teacher_file(program);
 }
 
 void Replica::finish_snapshot(TrainState& copy) const {

@@ -48,6 +48,9 @@ struct ReplicaState {
 // WorkerError with EX_NOINPUT, or with EX_CONFIG if data and model do not fit each other.
 std::string fingerprint_on_cpu(const JobConfig& config);
 
+// The program's teacher, as checkpoints name it.
+TeacherFile teacher_file(const Program& program);
+
 struct Replica;
 // The peak need of host memory of each worker. Nothing if the data cannot be looked at any more, or if the
 // vectors are in a device's own memory.

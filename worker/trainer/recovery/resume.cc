@@ -1,6 +1,7 @@
 #include "worker/trainer/recovery/resume.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -131,6 +132,31 @@ void check_slots(const TrainState& state, const std::vector<std::string>& wanted
                                      "); keep its optim and momentum, or choose another output_dir");
 }
 
+// Another teacher would go on teaching something else.
+void check_teacher_of(const TrainState& state, const Program& program) {
+  const TeacherFile& before = state.teacher;
+  const Teacher* const now = program.teacher.get();
+  if (now == nullptr || before.sha256.empty() || before.sha256 == now->sha256) return;
+  throw WorkerError(kExitConfig, "/train/distill_from: the checkpoint of step " + std::to_string(state.step) +
+                                     " had another teacher, " + before.path + " with sha256 " +
+                                     before.sha256 + "; " + now->path + " has " + now->sha256 +
+                                     ". Bring that one back, or choose another output_dir");
+}
+
+// Each rank has read the teacher by itself.
+void check_one_teacher(const Program& program, ProcessGroup& group) {
+  if (program.teacher == nullptr) return;
+  using Digest = std::array<char, 64>;
+  std::vector<Digest> all(static_cast<std::size_t>(group.size()));
+  program.teacher->sha256.copy(all[static_cast<std::size_t>(group.rank())].data(), sizeof(Digest));
+  group.all_gather(bytes_of(all));
+  const auto other = std::ranges::find_if(all, [&](const Digest& one) { return one != all[0]; });
+  if (other == all.end()) return;
+  throw WorkerError(kExitConfig, "/train/distill_from: " + program.teacher->path + " of rank " +
+                                     std::to_string(other - all.begin()) +
+                                     " is not that of rank 0: copy one teacher to all nodes");
+}
+
 }  // namespace
 
 std::string device_drift(const ResumePoint& start, const std::string& now) {
@@ -224,6 +250,7 @@ ResumePoint begin_anew(const JobConfig& config, const Place& place, const Progra
   if (loads) {
     start = load_chosen(config, program, std::move(mine));
     check_slots(start, slot_names(config.train));
+    check_teacher_of(start, program);
   } else {
     start = held.snapshot();
     start.parameters.resize(program.size);
@@ -254,6 +281,7 @@ ResumePoint begin_anew(const JobConfig& config, const Place& place, const Progra
 ResumePoint choose_start(const JobConfig& config, const Place& place, const Program& program,
                          const Held& held, ProcessGroup& group, const Notice& notice) {
   stop_point(StopPoint::kChoosingStart);
+  check_one_teacher(program, group);
   const std::vector<HeldStep> all = gathered(group, told(held));
   const HeldStep newest = std::ranges::max(all);
   const bool lives = newest.generation == kLives;

@@ -91,6 +91,11 @@ struct Kernels {
   float (*classify)(std::size_t classes, std::int32_t target, float smoothing, bool gradient, float* logits,
                     std::int32_t* largest);
 
+  // As classify() with `gradient`, of (1 - alpha) times its loss + alpha temperature^2 KL(t || s), with t and
+  // s the softmax of teacher / temperature and of logits / temperature. `scratch`: room for 2 * classes.
+  float (*distill)(std::size_t classes, std::int32_t target, float smoothing, float temperature, float alpha,
+                   const float* teacher, float* scratch, float* logits, std::int32_t* largest);
+
   // out = in / (1 - probability) where the element is kept (worker/core/dropout.h), else 0. Element i of the
   // microbatch uses the stream's number i. in and out may be the same memory.
   void (*dropout)(std::size_t count, const DropoutStream& stream, float probability, const float* in,

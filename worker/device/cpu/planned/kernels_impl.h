@@ -421,6 +421,30 @@ float classify(std::size_t classes, std::int32_t target, float smoothing, bool g
   return logarithm(sum) - above;
 }
 
+// e^((logit - the largest) / temperature) of each; returns their sum.
+[[gnu::noinline]] float soften(std::size_t classes, float temperature, float largest, const float* logits,
+                               float* out) {
+  for (std::size_t i = 0; i < classes; ++i) out[i] = (logits[i] - largest) / temperature;
+  return exponentials(classes, 0.0f, out);
+}
+
+float distill(std::size_t classes, std::int32_t target, float smoothing, float temperature, float alpha,
+              const float* teacher, float* scratch, float* logits, std::int32_t* largest_index) {
+  float *const t = scratch, *const s = scratch + classes;
+  const float largest_t = largest_of(classes, teacher), largest_s = largest_of(classes, logits);
+  const float sum_t = soften(classes, temperature, largest_t, teacher, t),
+              sum_s = soften(classes, temperature, largest_s, logits, s);
+  const float apart = sum_of(
+      classes, [&](std::size_t i) { return t[i] * ((teacher[i] - largest_t) - (logits[i] - largest_s)); });
+  const float divergence = apart / (sum_t * temperature) + (logarithm(sum_s) - logarithm(sum_t));
+  const float loss = classify(classes, target, smoothing, true, logits, largest_index);
+  const float rest = 1.0f - alpha, share = alpha * temperature;
+  const float factor_t = share / sum_t, factor_s = share / sum_s;
+  for (std::size_t i = 0; i < classes; ++i)
+    logits[i] = rest * logits[i] + (s[i] * factor_s - t[i] * factor_t);
+  return rest * loss + share * temperature * divergence;
+}
+
 // Philox4x32-10, as in worker/core/philox.cc: here four numbers at a time, for many counters side by side.
 inline void philox(std::uint32_t c0, std::uint32_t c1, std::uint32_t c2, std::uint32_t c3, std::uint32_t k0,
                    std::uint32_t k1, std::uint32_t* out) {
@@ -477,6 +501,7 @@ constexpr Kernels kKernels{
     .causal_softmax = causal_softmax,
     .softmax_backward = softmax_backward,
     .classify = classify,
+    .distill = distill,
     .dropout = dropout,
 };
 

@@ -35,10 +35,17 @@ Abilities abilities_of(const Plan& plan) {
 template <typename Matmuls>
 class PlannedLane final : public Lane, private LaneMemory {
  public:
-  PlannedLane(const Program& program, int capacity, const PlanFor& layout, LaneClock clock)
+  PlannedLane(const Program& program, int capacity, const PlanFor& layout, LaneClock clock,
+              const PlanFor& of_teacher)
       : LaneMemory(program, make_plan(program, capacity, layout)),
         scores_(plan().scores),
-        clock_(std::move(clock)) {}
+        clock_(std::move(clock)) {
+    if (program.teacher == nullptr || program.teacher->alpha == 0) return;
+    teacher_ =
+        std::make_unique<PlannedLane>(program.teacher->program, capacity, of_teacher, LaneClock(), PlanFor());
+    teacher_->parameters_changed(program.teacher->parameters.data());
+    taught_ = Buffer(2 * std::get<LogSoftmaxNll>(program.nodes.back().op).classes);
+  }
 
   Stream& stream() override { return *stream_; }
 
@@ -51,6 +58,7 @@ class PlannedLane final : public Lane, private LaneMemory {
              const std::function<void(int bucket)>& ready) override {
     const Schedule& steps = begin(microbatch, true, out);
     ready_ = &ready;
+    if (teacher_) teacher_->begin_teaching(microbatch);
     run(steps.forward);
     run(steps.backward);
   }
@@ -91,9 +99,36 @@ class PlannedLane final : public Lane, private LaneMemory {
           std::holds_alternative<CrossEntropy>(step.work))
         matmuls_.forget();
       before = &step;
-      clock_.time(step, [&] { std::visit([&](const auto& work) { run(work, step); }, step.work); });
+      clock_.time(step, [&] { run(step); });
     }
   }
+  [[gnu::noinline]] void run(const Step& step) {
+    std::visit([&](const auto& work) { run(work, step); }, step.work);
+  }
+
+  // ---- a teacher
+
+  // Behind it logits_of() gives each row of the microbatch's logits once, in order. Its forward and its
+  // matmuls are timed as part of the student's.
+  void begin_teaching(const Microbatch& microbatch) {
+    const Schedule& steps = begin(microbatch, false, unread_);
+    run(steps.forward);
+    next_ = steps.evaluate.data();
+    chunk_ = {};
+  }
+  // Only the logits of a few rows are in memory at a time.
+  const float* logits_of(std::size_t row) {
+    while (row >= first_row(chunk_) + chunk_.rows) {
+      matmuls_.forget();
+      for (; !std::holds_alternative<CrossEntropy>(next_->work); ++next_) run(*next_);
+      chunk_ = std::get<CrossEntropy>((next_++)->work);
+    }
+    if (!grouped()) return out(chunk_.logits) + (row - first_row(chunk_)) * chunk_.stride;
+    const std::size_t in_group = row % grouped::kGroup;
+    if (in_group == 0) groups_.to_rows(chunk_.classes, out(chunk_.logits) + row * chunk_.classes, columns());
+    return columns() + in_group * chunk_.classes;
+  }
+  static std::size_t first_row(const CrossEntropy& w) { return w.targets.offset / sizeof(std::int32_t); }
 
   // ---- matmuls
 
@@ -454,7 +489,7 @@ class PlannedLane final : public Lane, private LaneMemory {
 
   void run(const CrossEntropy& w, const Step&) {
     float* const logits = out(w.logits);
-    const std::size_t first = w.targets.offset / sizeof(std::int32_t);
+    const std::size_t first = first_row(w);
     if (!grouped()) return add_losses(w, first, w.rows, logits);
     for (std::size_t row = 0; row < w.rows; row += grouped::kGroup) {
       groups_.to_rows(w.classes, logits + row * w.classes, columns());
@@ -470,8 +505,13 @@ class PlannedLane final : public Lane, private LaneMemory {
       const std::int32_t target = microbatch().targets[row];
       if (target < 0 || target >= classes) throw wrong_target(target, classes);
       std::int32_t largest = 0;
-      loss_ += k_.classify(w.classes, target, program().label_smoothing, w.gradient,
-                           logits + (row - first) * w.stride, &largest);
+      float* const of_row = logits + (row - first) * w.stride;
+      if (teacher_ && w.gradient)
+        loss_ +=
+            k_.distill(w.classes, target, program().label_smoothing, program().teacher->temperature,
+                       program().teacher->alpha, teacher_->logits_of(row), taught_.data(), of_row, &largest);
+      else
+        loss_ += k_.classify(w.classes, target, program().label_smoothing, w.gradient, of_row, &largest);
       correct_ += largest == target;
     }
     statistics_[0] = static_cast<float>(loss_), statistics_[1] = static_cast<float>(correct_);
@@ -491,24 +531,31 @@ class PlannedLane final : public Lane, private LaneMemory {
   std::map<std::size_t, const Schedule> schedules_;  // by samples(): the last microbatch may have fewer
   const float* weights_ = nullptr;                   // flat; the caller's
 
+  std::unique_ptr<PlannedLane> teacher_;  // null: none
+  Buffer taught_;                         // two rows of its logits
+
   // Of the current microbatch.
   bool training_ = false;
   const std::function<void(int bucket)>* ready_ = nullptr;
   float* statistics_ = nullptr;
   double loss_ = 0;
   int correct_ = 0;
+  float unread_[kStatisticsFloats];  // a teacher's
+  const Step* next_ = nullptr;       // of its schedule's `evaluate`
+  CrossEntropy chunk_ = {};          // the step in front of `next_`, whose logits are in memory
 };
 
 }  // namespace
 }  // namespace planned
 
 std::unique_ptr<Lane> make_planned_lane(const Program& program, int capacity, const PlanFor& layout,
-                                        LaneClock clock) {
+                                        LaneClock clock, const PlanFor& of_teacher) {
   onednn::use_one_thread();
   using namespace planned;
   if (program.bf16)
-    return std::make_unique<PlannedLane<Bf16Matmuls>>(program, capacity, layout, std::move(clock));
-  return std::make_unique<PlannedLane<Fp32Matmuls>>(program, capacity, layout, std::move(clock));
+    return std::make_unique<PlannedLane<Bf16Matmuls>>(program, capacity, layout, std::move(clock),
+                                                      of_teacher);
+  return std::make_unique<PlannedLane<Fp32Matmuls>>(program, capacity, layout, std::move(clock), of_teacher);
 }
 
 }  // namespace dtrun::worker

@@ -10,9 +10,10 @@
 
 namespace dtrun::worker {
 
-// `layout`: plan_for_cpu() (footprint.h), or another one in tests. Called on the thread that will run the
+// `layout`: plan_for_cpu() (footprint.h), or another one in tests; `of_teacher`: the same of the program's
+// teacher, if there is one. Called on the thread that will run the
 // lane. Throws WorkerError (EX_CONFIG) on a processor that cannot multiply as the program wants it.
 std::unique_ptr<Lane> make_planned_lane(const Program& program, int capacity, const PlanFor& layout,
-                                        LaneClock clock);
+                                        LaneClock clock, const PlanFor& of_teacher = {});
 
 }  // namespace dtrun::worker

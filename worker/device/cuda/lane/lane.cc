@@ -279,6 +279,9 @@ class CudaLane final : public Lane {
 std::unique_ptr<Lane> make_cuda_lane(const Program& program, int capacity, int gpu,
                                      CudaArithmetic& arithmetic, const std::filesystem::path& plans,
                                      const CudaLaunches& launches, UseRecord& use) {
+  if (program.teacher != nullptr)
+    throw WorkerError(kExitConfig,
+                      "/train/distill_from: no teacher runs on a GPU yet; set device to \"cpu\"");
   if (program.bf16)
     return std::make_unique<CudaLane<__nv_bfloat16>>(program, capacity, gpu, arithmetic, plans, launches,
                                                      use);
