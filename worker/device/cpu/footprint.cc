@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "worker/device/cpu/grouped/kernels.h"
+#include "worker/device/cpu/planned/gathered_convolution.h"
 
 namespace dtrun::worker {
 namespace {
@@ -29,7 +30,7 @@ PlanFor plan_for_cpu(const Program& program, int capacity) {
 
 std::size_t cpu_lane_floats(const Program& program, int capacity) {
   const Plan plan = make_plan(program, capacity, plan_for_cpu(program, capacity));
-  return plan.arena + plan.scores + plan.columns +
+  return plan.arena + plan.scores + planned::lane_columns(program, plan, capacity) +
          (program.bf16 ? rounded_floats(program, plan, capacity) : 0);
 }
 

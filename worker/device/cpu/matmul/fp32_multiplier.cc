@@ -19,6 +19,6 @@ bool multiplies_fp32() { return fastest<Kernels>().multiply != nullptr; }
 
 InstructionSets<Kernels> available_kernels() { return runnable<Kernels>(); }
 
-Fp32Multiplier::Fp32Multiplier() : kernels_(kernels_of_processor()), scratch_(kernels_.scratch) {}
+Fp32Multiplier::Fp32Multiplier() : Fp32Multiplier(kernels_of_processor()) {}
 
 }  // namespace dtrun::worker::matmul

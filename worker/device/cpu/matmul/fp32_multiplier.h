@@ -15,8 +15,13 @@ class Fp32Multiplier {
  public:
   // Throws WorkerError (EX_CONFIG) on a processor without fused multiply-add.
   Fp32Multiplier();
+  explicit Fp32Multiplier(const Kernels& kernels) : kernels_(kernels), scratch_(kernels.scratch) {}
 
   void multiply(const Matmul<float>& matmul) { kernels_.multiply(matmul, scratch_.data()); }
+  void multiply_gathered(const GatheredMatmul& matmul) {
+    kernels_.multiply_gathered(matmul, scratch_.data());
+  }
+  const Kernels& kernels() const { return kernels_; }
 
  private:
   const Kernels& kernels_;

@@ -20,7 +20,12 @@ struct Kernels {
   const char* instruction_set = nullptr;
   std::size_t scratch = 0;  // floats that multiply() works in, 64-byte aligned
   void (*multiply)(const Matmul<float>& matmul,
-                   float* scratch) = nullptr;  // null: it has no fused multiply-add
+                   float* scratch) = nullptr;  // null: it has no fused multiply-add, as the others
+  void (*multiply_gathered)(const GatheredMatmul& matmul, float* scratch) = nullptr;
+  void (*spread)(const Spread& spread, const float* in, float* out) = nullptr;
+  // Planes next to each other become pixels: value i of plane p is out[places[i] + p].
+  void (*transpose_planes)(std::int64_t planes, std::int64_t pixels, const float* in,
+                           const std::int32_t* places, float* out) = nullptr;
 };
 
 // All sets that this processor runs, the fastest first.

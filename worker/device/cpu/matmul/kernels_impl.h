@@ -34,7 +34,7 @@ constexpr Size kSameSet = 4096 / sizeof(float);  // a distance with which all ro
 
 constexpr Size kPanelFloats = kBlock * kColumns;
 constexpr Size kTileFloats = kRows * kColumns;
-constexpr Size kScratch = kTileFloats + kPanels * kPanelFloats + kStrips * kStripFloats;
+constexpr Size kScratch = kTileFloats + kPanels * kPanelFloats + kVector + kStrips * kStripFloats;
 
 using Vector = float __attribute__((vector_size(4 * kVector)));
 
@@ -178,6 +178,58 @@ void pack(const Lines& columns, Size k, Size count, float* panel) {
   }
 }
 
+// A block of k, from `begin` on, of the columns of a matmul: lines of a matrix, or gathered ones.
+struct Columns {
+  Lines lines;
+  const Gathered* gathered;
+  Size begin;
+};
+
+using Lanes = std::int32_t __attribute__((vector_size(4 * kVector)));
+
+// As pack(). A vector whose columns belong to two runs is made of a load from either: the second one begins
+// that far in front of its run. Shorter runs are copied as whole vectors, in the order of the columns and
+// then of k, so that what one has too much is overwritten by the next; a last one writes up to kVector floats
+// behind the panel.
+void pack_gathered(const Columns& columns, Size first, Size k, Size count, float* panel) {
+  const Gathered& g = *columns.gathered;
+  const std::int32_t* const steps = g.steps + columns.begin;
+  Size froms[kColumns], tos[kColumns], firsts[2] = {}, seconds[2] = {};
+  Lanes second[2] = {};
+  int pieces = 0;
+  bool two = true;
+  Size run = first / g.run, within = first % g.run;
+  for (Size to = 0; to < count; ++run, within = 0) {
+    const Size from = g.runs[run] + within, length = smaller(g.run - within, count - to);
+    for (Size i = 0; i < length; i += kVector) froms[pieces] = from + i, tos[pieces++] = to + i;
+    for (Size vector = to / kVector; vector * kVector < to + length; ++vector) {
+      const Size begin = vector * kVector, there = from + begin - to;
+      if (begin >= to) {
+        firsts[vector] = seconds[vector] = there;
+      } else if (there != firsts[vector]) {
+        two = two && firsts[vector] == seconds[vector];
+        seconds[vector] = there;
+        for (Size lane = to - begin; lane < kVector; ++lane) second[vector][lane] = -1;
+      }
+    }
+    to += length;
+  }
+  if (two) {
+    const Size a = firsts[0], b = seconds[0], c = firsts[1], d = seconds[1];
+    const Lanes left = second[0], right = second[1];
+    for (Size i = 0; i < k; ++i, panel += kColumns) {
+      const float* const from = g.at + steps[i];
+      store(panel, left ? load(from + b) : load(from + a));
+      store(panel + kVector, right ? load(from + d) : load(from + c));
+    }
+    return;
+  }
+  for (Size i = 0; i < k; ++i, panel += kColumns) {
+    const float* const from = g.at + steps[i];
+    for (int piece = 0; piece < pieces; ++piece) store(panel + tos[piece], load(from + froms[piece]));
+  }
+}
+
 // ---- strips
 
 // A strip of a tile's rows, of kStripFloats.
@@ -233,21 +285,28 @@ struct Out {
   Out added_to() const { return {at, row_stride, column_stride, alpha, at, row_stride, column_stride}; }
 };
 
+template <bool kAcross>
+inline void put_line(Size length, const float* from, const float* base, float* to) {
+  constexpr Size kStep = kAcross ? kColumns : 1;
+  if (base != nullptr)
+    for (Size i = 0; i < length; ++i) to[i] = base[i] + from[i * kStep];
+  else
+    for (Size i = 0; i < length; ++i) to[i] = from[i * kStep];
+}
+
 // Takes over what of a tile in memory exists in c.
 void put(const float* tile, int rows, Size columns, const Out& out) {
   const bool across = out.row_stride == 1;  // c's neighbours are those of a tile's column
   const Size lines = across ? columns : rows, length = across ? rows : columns;
-  const Size line_step = across ? 1 : kColumns, step = across ? kColumns : 1;
   const Size out_stride = across ? out.column_stride : out.row_stride;
   const Size base_stride = across ? out.base_column_stride : out.base_row_stride;
   for (Size line = 0; line < lines; ++line) {
-    const float* const from = tile + line * line_step;
-    const float* const base = out.base + line * base_stride;
+    const float* const base = out.base != nullptr ? out.base + line * base_stride : nullptr;
     float* const to = out.at + line * out_stride;
-    if (out.base != nullptr)
-      for (Size i = 0; i < length; ++i) to[i] = base[i] + from[i * step];
+    if (across)
+      put_line<true>(length, tile + line, base, to);
     else
-      for (Size i = 0; i < length; ++i) to[i] = from[i * step];
+      put_line<false>(length, tile + line * kColumns, base, to);
   }
 }
 
@@ -257,58 +316,77 @@ struct Panel {
   Size columns;  // that exist
 };
 
-void compute_tile(const Lines& rows, int count, const Panel& panel, Size k, const Out& out, float* scratch) {
+// `rows`, `panel`: of a part of k. Scalars where they change from part to part: a struct goes through memory.
+void compute_tile(const float* rows, Size line_stride, Size step, int count, const float* panel,
+                  const Panel& of, Size k, const Out& out, float* scratch) {
   const Tile compute = kTiles.of[count - 1];
-  if (out.column_stride == 1 && panel.columns == kColumns) {
-    compute(k, rows.at, rows.line_stride, rows.step, panel.at, panel.step, out.at, out.row_stride, out.alpha,
-            out.base, out.base_row_stride);
+  if (out.column_stride == 1 && of.columns == kColumns) {
+    compute(k, rows, line_stride, step, panel, of.step, out.at, out.row_stride, out.alpha, out.base,
+            out.base_row_stride);
   } else {
-    compute(k, rows.at, rows.line_stride, rows.step, panel.at, panel.step, scratch, kColumns, out.alpha,
-            nullptr, 0);
-    put(scratch, count, panel.columns, out);
+    compute(k, rows, line_stride, step, panel, of.step, scratch, kColumns, out.alpha, nullptr, 0);
+    put(scratch, count, of.columns, out);
   }
 }
 
-// One block of k: c of m x n.
-void multiply_block(const Lines& rows, Size m, const Lines& columns, Size n, Size k, const Out& out,
-                    float* scratch) {
+// Some parts of k, each of `k`, whose sums are added one by one: c of m x n. A part's rows lie `part_stride`
+// floats behind those of the one before; its columns follow.
+void multiply_parts(const Lines& rows, Size part_stride, Size m, const Columns& columns, Size n, Size k,
+                    Size parts, const Out& out, float* scratch) {
   float* const panels = scratch + kTileFloats;
-  float* const strips = panels + kPanels * kPanelFloats;
+  float* const strips = panels + kPanels * kPanelFloats + kVector;
   const bool same_set = (rows.step == 1 ? rows.line_stride : rows.step) % kSameSet == 0;
   const bool copy_rows = n > (same_set ? 1 : rows.step == 1 ? n : kPanels) * kColumns;
+  const Size strip_step = rows.step == 1 ? 1 : kStripStep;
   for (Size first_row = 0; first_row < m; first_row += kStrips * kRows) {
     const Size end_row = smaller(m, first_row + kStrips * kRows);
-    if (copy_rows) pack_strips(rows.from(first_row, 0), end_row - first_row, m - first_row, k, strips);
+    for (Size part = 0; copy_rows && part < parts; ++part)
+      pack_strips(Lines{rows.at + part * part_stride, rows.line_stride, rows.step}.from(first_row, 0),
+                  end_row - first_row, m - first_row, k, strips + part * k * strip_step);
     for (Size first = 0; first < n; first += kPanels * kColumns) {
       Panel group[kPanels];
       Size count = 0;
       for (Size column = first; column < n && count < kPanels; column += kColumns, ++count) {
-        const Lines here = columns.from(column, 0);
         const Size there = smaller(kColumns, n - column);
         float* const copy = panels + count * kPanelFloats;
-        const bool in_place = here.line_stride == 1 && here.step != 1 && there == kColumns && m <= kFewRows;
-        if (!in_place) pack(here, k, there, copy);
-        group[count] = in_place ? Panel{here.at, here.step, there} : Panel{copy, kColumns, there};
+        group[count] = {copy, kColumns, there};
+        if (columns.gathered != nullptr) {
+          pack_gathered(columns, column, parts * k, there, copy);
+          continue;
+        }
+        const Lines here = columns.lines.from(column, columns.begin);
+        if (here.line_stride == 1 && here.step != 1 && there == kColumns && m <= kFewRows)
+          group[count] = {here.at, here.step, there};
+        else
+          pack(here, k, there, copy);
       }
       const float* strip = strips;
       for (Size row = first_row; row < end_row; strip += kStripFloats) {
         const int height = tile_rows(end_row - row);
         const Lines here = copy_rows ? strip_of(rows, strip) : rows.from(row, 0);
-        for (Size i = 0; i < count; ++i)
-          compute_tile(here, height, group[i], k, out.from(row, first + i * kColumns), scratch);
+        const Size next = copy_rows ? k * here.step : part_stride;
+        for (Size i = 0; i < count; ++i) {
+          const Panel& panel = group[i];
+          const Out to = out.from(row, first + i * kColumns);
+          compute_tile(here.at, here.line_stride, here.step, height, panel.at, panel, k, to, scratch);
+          if (parts == 1) continue;
+          const Out added = to.added_to();
+          for (Size part = 1; part < parts; ++part)
+            compute_tile(here.at + part * next, here.line_stride, here.step, height,
+                         panel.at + part * k * panel.step, panel, k, added, scratch);
+        }
         row += height;
       }
     }
   }
 }
 
-void multiply_lines(const Lines& rows, Size m, const Lines& columns, Size n, Size k, Out out,
-                    float* scratch) {
+void multiply_lines(const Lines& rows, Size m, Columns columns, Size n, Size k, Out out, float* scratch) {
   const Size blocks = k <= kBlock ? 1 : (k + kBlock - 1) / kBlock;
   for (Size block = 0, begin = 0; block < blocks; ++block, out = out.added_to()) {
     const Size size = k / blocks + (block < k % blocks ? 1 : 0);
-    multiply_block(rows.from(0, begin), m, columns.from(0, begin), n, size, out, scratch);
-    begin += size;
+    multiply_parts(rows.from(0, begin), 0, m, columns, n, size, 1, out, scratch);
+    begin += size, columns.begin += size;
   }
 }
 
@@ -323,9 +401,83 @@ void multiply(const Matmul<float>& p, float* scratch) {
   const bool exchanged =
       p.b_transposed && !p.a_transposed && p.m >= kVector / 2 && p.n * p.k > p.m * p.k + 4 * p.m * p.n;
   if (exchanged)
-    multiply_lines(b, p.n, a, p.m, p.k, to.transposed(), scratch);
+    multiply_lines(b, p.n, {a, nullptr, 0}, p.m, p.k, to.transposed(), scratch);
   else
-    multiply_lines(a, p.m, b, p.n, p.k, to, scratch);
+    multiply_lines(a, p.m, {b, nullptr, 0}, p.n, p.k, to, scratch);
+}
+
+void multiply_gathered(const GatheredMatmul& p, float* scratch) {
+  const Lines a{p.a, p.a_transposed ? 1 : p.a_stride, p.a_transposed ? p.a_stride : 1};
+  Out out{p.c, p.c_stride, 1, 1, nullptr, 0, 1};
+  if (p.add) out = out.added_to();
+  const Size together = p.k < kBlock ? kBlock / p.k : 1;  // parts, whose panels are as long as others
+  for (Size part = 0; part < p.parts; part += together, out = out.added_to()) {
+    const Lines rows{a.at + part * p.part_stride, a.line_stride, a.step};
+    const Columns columns{{}, &p.b, part * p.k};
+    const Size parts = smaller(together, p.parts - part);
+    if (p.k <= kBlock)
+      multiply_parts(rows, p.part_stride, p.m, columns, p.n, p.k, parts, out, scratch);
+    else
+      multiply_lines(rows, p.m, columns, p.n, p.k, out, scratch);
+  }
+}
+
+// ---- images
+
+// `count` floats that overlap no others: no load or store goes beyond them.
+inline void copy(Size count, const float* from, float* to) {
+  if (count >= kVector) {
+    const Vector last = load(from + count - kVector);
+    for (Size i = 0; i < count - kVector; i += kVector) store(to + i, load(from + i));
+    store(to + count - kVector, last);
+  } else if (count >= 4) {
+    using Four = float __attribute__((vector_size(16)));
+    Four values;
+    for (Size i = 0; i < count; i += 4) {
+      const Size at = smaller(i, count - 4);
+      __builtin_memcpy(&values, from + at, sizeof values);
+      __builtin_memcpy(to + at, &values, sizeof values);
+    }
+  } else {
+    for (Size i = 0; i < count; ++i) to[i] = from[i];
+  }
+}
+
+void spread(const Spread& s, const float* in, float* out) {
+  for (Size plane = 0; plane < s.planes; ++plane, in += s.height * s.width)
+    for (Size phase = 0; phase < s.phases * s.phases; ++phase, out += s.out_height * s.out_width) {
+      const Size down = s.padding - phase / s.phases, right = s.padding - phase % s.phases;
+      // The first places that lie inside the image.
+      const Size top = down > 0 ? (down + s.stride - 1) / s.stride : 0;
+      const Size start = right > 0 ? (right + s.stride - 1) / s.stride : 0;
+      const Size end = smaller(s.out_width, (s.width + right + s.stride - 1) / s.stride);
+      for (Size y = top; y < s.out_height && y * s.stride - down < s.height; ++y) {
+        const float* const from = in + (y * s.stride - down) * s.width - right;
+        float* const to = out + y * s.out_width;
+        if (s.stride == 1)
+          copy(end - start, from + start, to + start);
+        else
+          for (Size x = start; x < end; ++x) to[x] = from[x * s.stride];
+      }
+    }
+}
+
+void transpose_planes(Size planes, Size pixels, const float* in, const std::int32_t* places, float* out) {
+  for (Size plane = 0; plane < planes; plane += kVector) {
+    const float* const from = in + plane * pixels;
+    const Size count = smaller(kVector, planes - plane);
+    Size pixel = 0;
+    for (; count == kVector && pixel + kVector <= pixels; pixel += kVector) {
+      Vector block[kVector];
+#pragma GCC unroll 16
+      for (int i = 0; i < kVector; ++i) block[i] = load(from + i * pixels + pixel);
+      transpose(block);
+#pragma GCC unroll 16
+      for (int i = 0; i < kVector; ++i) store(out + places[pixel + i] + plane, block[i]);
+    }
+    for (; pixel < pixels; ++pixel)
+      for (Size i = 0; i < count; ++i) out[places[pixel] + plane + i] = from[i * pixels + pixel];
+  }
 }
 
 }  // namespace
@@ -334,8 +486,12 @@ void multiply(const Matmul<float>& p, float* scratch) {
 namespace dtrun::worker {
 
 template <>
-const matmul::Kernels Copies<matmul::Kernels>::DTRUN_KERNELS = {.instruction_set = DTRUN_KERNELS_NAME,
-                                                                .scratch = matmul::DTRUN_KERNELS::kScratch,
-                                                                .multiply = matmul::DTRUN_KERNELS::multiply};
+const matmul::Kernels Copies<matmul::Kernels>::DTRUN_KERNELS = {
+    .instruction_set = DTRUN_KERNELS_NAME,
+    .scratch = matmul::DTRUN_KERNELS::kScratch,
+    .multiply = matmul::DTRUN_KERNELS::multiply,
+    .multiply_gathered = matmul::DTRUN_KERNELS::multiply_gathered,
+    .spread = matmul::DTRUN_KERNELS::spread,
+    .transpose_planes = matmul::DTRUN_KERNELS::transpose_planes};
 
 }  // namespace dtrun::worker

@@ -25,4 +25,32 @@ struct Matmul {
   std::int64_t c_stride = 0;
 };
 
+// Columns of a matrix that is not in memory as such: the element of row k and column j is at[steps[k] +
+// runs[j / run] + j % run]. Up to 15 floats behind a run can be read.
+struct Gathered {
+  const float* at;
+  const std::int32_t *steps, *runs;
+  std::int64_t run;
+};
+
+// c = a b, or c += a b with `add`, of fp32, in `parts` parts of k, each of `k`, one after the other: a [m, k]
+// of the first one, the next ones part_stride floats behind each other, b [parts * k, n].
+struct GatheredMatmul {
+  std::int64_t m, n, k;
+  bool a_transposed = false;
+  const float* a;
+  std::int64_t a_stride, parts = 1, part_stride = 0;
+  Gathered b;
+  bool add;
+  float* c;
+  std::int64_t c_stride;
+};
+
+// Images [planes][height][width] into [planes][phases][phases][out_height][out_width], of which (y, x) of
+// phase (p, q) is the image's (y * stride + p - padding, x * stride + q - padding). What lies outside of the
+// image is left as it is.
+struct Spread {
+  std::int64_t planes, height, width, stride, phases, padding, out_height, out_width;
+};
+
 }  // namespace dtrun::worker::matmul

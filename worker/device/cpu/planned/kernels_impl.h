@@ -312,23 +312,64 @@ inline float exponentials(std::size_t count, float largest, float* scores) {
   return sum_of(count, [&](std::size_t i) { return scores[i]; });
 }
 
-// The sum over all samples of term(offset of a plane, pixel), of one channel.
-template <typename Term>
-inline double sum_of_channel(const Planes& p, std::size_t channel, const Term& term) {
-  double sum = 0;
-  for (std::size_t n = 0; n < p.samples; ++n) {
-    const std::size_t plane = (n * p.channels + channel) * p.pixels;
-    sum += sum_of(p.pixels, [&](std::size_t i) { return term(plane + i); });
+using Sums = float __attribute__((vector_size(4 * kSums)));
+
+inline Sums sums_at(const float* values) {
+  Sums sums;
+  __builtin_memcpy(&sums, values, sizeof sums);
+  return sums;
+}
+
+// The sums over all samples of each of kTerms terms of a channel's pixels: of a plane as sum_of() makes them,
+// of the planes one after the other. `terms(offset, sums)` adds the terms of kSums pixels to sums[kTerms],
+// `term(offset, which)` is one of a single pixel. kPlanes at a time, since an addition waits for the one
+// before.
+template <int kTerms, typename Terms, typename Term>
+inline void sums_of_channel(const Planes& p, std::size_t channel, const Terms& terms, const Term& term,
+                            double* totals) {
+  constexpr std::size_t kPlanes = 4;
+  for (int t = 0; t < kTerms; ++t) totals[t] = 0;
+  for (std::size_t first = 0; first < p.samples; first += kPlanes) {
+    Sums sums[kPlanes][kTerms] = {};
+    const std::size_t planes = p.samples - first < kPlanes ? p.samples - first : kPlanes;
+    const auto plane = [&](std::size_t n) { return ((first + n) * p.channels + channel) * p.pixels; };
+    const std::size_t whole = p.pixels / kSums * kSums;
+    if (planes == kPlanes) {
+      for (std::size_t i = 0; i < whole; i += kSums)
+#pragma GCC unroll 4
+        for (std::size_t n = 0; n < kPlanes; ++n) terms(plane(n) + i, sums[n]);
+    } else {
+      for (std::size_t n = 0; n < planes; ++n)
+        for (std::size_t i = 0; i < whole; i += kSums) terms(plane(n) + i, sums[n]);
+    }
+    for (std::size_t n = 0; n < planes; ++n)
+      for (int t = 0; t < kTerms; ++t) {
+        float last[kSums];
+        __builtin_memcpy(last, &sums[n][t], sizeof last);
+        for (std::size_t i = whole; i < p.pixels; ++i) last[i - whole] += term(plane(n) + i, t);
+        for (std::size_t step = kSums / 2; step > 0; step /= 2)
+          for (std::size_t k = 0; k < step; ++k) last[k] += last[k + step];
+        totals[t] += last[0];
+      }
   }
-  return sum;
 }
 
 void batch_moments(const Planes& p, float epsilon, const float* in, float* moments) {
   const auto count = static_cast<double>(p.samples * p.pixels);
   for (std::size_t c = 0; c < p.channels; ++c) {
-    const auto mean = static_cast<float>(sum_of_channel(p, c, [&](std::size_t i) { return in[i]; }) / count);
-    const auto variance = static_cast<float>(
-        sum_of_channel(p, c, [&](std::size_t i) { return (in[i] - mean) * (in[i] - mean); }) / count);
+    double sum;
+    sums_of_channel<1>(
+        p, c, [&](std::size_t i, Sums* sums) { *sums += sums_at(in + i); },
+        [&](std::size_t i, int) { return in[i]; }, &sum);
+    const auto mean = static_cast<float>(sum / count);
+    sums_of_channel<1>(
+        p, c,
+        [&](std::size_t i, Sums* sums) {
+          const Sums centred = sums_at(in + i) - mean;
+          *sums += centred * centred;
+        },
+        [&](std::size_t i, int) { return (in[i] - mean) * (in[i] - mean); }, &sum);
+    const auto variance = static_cast<float>(sum / count);
     moments[3 * c] = mean, moments[3 * c + 1] = 1.0f / __builtin_sqrtf(variance + epsilon);
     moments[3 * c + 2] = variance;
   }
@@ -351,10 +392,19 @@ void batch_norm_backward(const Planes& p, const float* in, const float* weight, 
   const auto count = static_cast<float>(p.samples * p.pixels);
   for (std::size_t c = 0; c < p.channels; ++c) {
     const float mean = moments[3 * c], scale = moments[3 * c + 1];
-    const auto d_bias =
-        static_cast<float>(sum_of_channel(p, c, [&](std::size_t i) { return out_gradient[i]; }));
-    const auto d_weight = static_cast<float>(
-        sum_of_channel(p, c, [&](std::size_t i) { return out_gradient[i] * ((in[i] - mean) * scale); }));
+    double totals[2];
+    sums_of_channel<2>(
+        p, c,
+        [&](std::size_t i, Sums* sums) {
+          const Sums d = sums_at(out_gradient + i);
+          sums[0] += d;
+          sums[1] += d * ((sums_at(in + i) - mean) * scale);
+        },
+        [&](std::size_t i, int which) {
+          return which == 0 ? out_gradient[i] : out_gradient[i] * ((in[i] - mean) * scale);
+        },
+        totals);
+    const auto d_bias = static_cast<float>(totals[0]), d_weight = static_cast<float>(totals[1]);
     put(add_parameters, d_bias, bias_gradient + c);
     put(add_parameters, d_weight, weight_gradient + c);
     if (in_gradient == nullptr) continue;
@@ -363,10 +413,13 @@ void batch_norm_backward(const Planes& p, const float* in, const float* weight, 
       const std::size_t plane = (n * p.channels + c) * p.pixels;
       const float *const x = in + plane, *const d = out_gradient + plane;
       float* const to = in_gradient + plane;
-      for (std::size_t i = 0; i < p.pixels; ++i) {
-        const float part = slope * (d[i] - mean_d - (x[i] - mean) * scale * mean_dx);
-        to[i] = add ? to[i] + part : part;
-      }
+      const auto part = [&](std::size_t i) {
+        return slope * (d[i] - mean_d - (x[i] - mean) * scale * mean_dx);
+      };
+      if (add)
+        for (std::size_t i = 0; i < p.pixels; ++i) to[i] += part(i);
+      else
+        for (std::size_t i = 0; i < p.pixels; ++i) to[i] = part(i);
     }
   }
 }

@@ -10,6 +10,7 @@
 #include "worker/core/dropout.h"
 #include "worker/device/cpu/grouped/kernels.h"
 #include "worker/device/cpu/onednn/matmul.h"
+#include "worker/device/cpu/planned/convolutions.h"
 #include "worker/device/cpu/planned/group_ops.h"
 #include "worker/device/cpu/planned/kernels.h"
 #include "worker/device/cpu/planned/lane_memory.h"
@@ -37,7 +38,7 @@ class PlannedLane final : public Lane, private LaneMemory {
  public:
   PlannedLane(const Program& program, int capacity, const PlanFor& layout, LaneClock clock,
               const PlanFor& of_teacher)
-      : LaneMemory(program, make_plan(program, capacity, layout)),
+      : LaneMemory(program, make_plan(program, capacity, layout), capacity),
         scores_(plan().scores),
         clock_(std::move(clock)) {
     if (program.teacher == nullptr || program.teacher->alpha == 0) return;
@@ -167,77 +168,29 @@ class PlannedLane final : public Lane, private LaneMemory {
   static Windows windows(const ImageShape& s) {
     return {s.in_channels, s.height, s.width, s.kernel, s.stride, s.padding, s.out_height(), s.out_width()};
   }
-  // A convolution of one sample is a matmul: [out channels, patch] by [patch, positions].
-  struct Convolution {
-    std::int64_t channels, patch, positions;
-  };
-  static Convolution convolution(const ImageShape& s) {
-    return {.channels = s.out_channels,
-            .patch = std::int64_t{s.in_channels} * s.kernel * s.kernel,
-            .positions = std::int64_t{s.out_height()} * s.out_width()};
-  }
   void run(const Convolve& w, const Step&) {
     if (grouped()) return groups_.run(w);
-    const Convolution c = convolution(w.shape);
-    const Element* const weight = matmuls_.weight(w.weight.offset / sizeof(float));
-    for (std::size_t n = 0; n < samples(); ++n) {
-      float* const to = out(w.out) + n * w.shape.out_size();
-      k_.im2col(windows(w.shape), in(w.in) + n * w.shape.in_size(), columns());
-      for (std::int64_t o = 0; w.bias && o < c.channels; ++o)
-        std::fill_n(to + o * c.positions, c.positions, in(w.bias)[o]);
-      multiply({.m = c.channels,
-                .n = c.positions,
-                .k = c.patch,
-                .a = weight,
-                .a_stride = c.patch,
-                .b = matmuls_.operand(kRight, columns(), c.patch * c.positions),
-                .b_stride = c.positions,
-                .beta = w.bias ? 1.0f : 0.0f,
-                .c = to,
-                .c_stride = c.positions});
-      if (w.relu) k_.relu(w.shape.out_size(), to, to);
-    }
+    float* const to = out(w.out);
+    const std::size_t planes = samples() * w.shape.out_channels,
+                      size = w.shape.out_size() / w.shape.out_channels;
+    for (std::size_t plane = 0; w.bias && plane < planes; ++plane)
+      std::fill_n(to + plane * size, size, in(w.bias)[plane % w.shape.out_channels]);
+    convolutions_.forward(w.shape, in(w.in), w.weight.offset / sizeof(float), static_cast<bool>(w.bias), to);
+    if (w.relu) k_.relu(planes * size, to, to);
   }
   void run(const ConvolveWeightGradient& w, const Step&) {
     if (grouped()) return groups_.run(w);
-    const Convolution c = convolution(w.shape);
-    for (std::size_t n = 0; n < samples(); ++n) {
-      const float* const d = in(w.out_gradient) + n * w.shape.out_size();
-      const bool add = n > 0 || w.add;
-      k_.im2col(windows(w.shape), in(w.in) + n * w.shape.in_size(), columns());
-      multiply({.b_transposed = true,
-                .m = c.channels,
-                .n = c.patch,
-                .k = c.positions,
-                .a = matmuls_.operand(kLeft, d, w.shape.out_size()),
-                .a_stride = c.positions,
-                .b = matmuls_.operand(kRight, columns(), c.patch * c.positions),
-                .b_stride = c.positions,
-                .beta = add ? 1.0f : 0.0f,
-                .c = out(w.weight_gradient),
-                .c_stride = c.patch});
-      if (w.bias_gradient) k_.sum_each_row(c.channels, c.positions, d, add, out(w.bias_gradient));
-    }
+    const float* const d = in(w.out_gradient);
+    convolutions_.weight_gradient(w.shape, in(w.in), d, w.add, out(w.weight_gradient));
+    const std::size_t channels = w.shape.out_channels;
+    for (std::size_t n = 0; w.bias_gradient && n < samples(); ++n)
+      k_.sum_each_row(channels, w.shape.out_size() / channels, d + n * w.shape.out_size(), n > 0 || w.add,
+                      out(w.bias_gradient));
   }
   void run(const ConvolveInGradient& w, const Step&) {
     if (grouped()) return groups_.run(w);
-    const Convolution c = convolution(w.shape);
-    const Element* const weight = matmuls_.weight(w.weight.offset / sizeof(float));
-    for (std::size_t n = 0; n < samples(); ++n) {
-      float* const to = out(w.in_gradient) + n * w.shape.in_size();
-      if (!w.add) std::fill_n(to, w.shape.in_size(), 0.0f);
-      multiply({.a_transposed = true,
-                .m = c.patch,
-                .n = c.positions,
-                .k = c.channels,
-                .a = weight,
-                .a_stride = c.patch,
-                .b = matmuls_.operand(kLeft, in(w.out_gradient) + n * w.shape.out_size(), w.shape.out_size()),
-                .b_stride = c.positions,
-                .c = columns(),
-                .c_stride = c.positions});
-      k_.col2im(windows(w.shape), columns(), to);
-    }
+    convolutions_.in_gradient(w.shape, w.weight.offset / sizeof(float), in(w.out_gradient), w.add,
+                              out(w.in_gradient));
   }
 
   void run(const Pool& w, const Step&) {
@@ -526,6 +479,7 @@ class PlannedLane final : public Lane, private LaneMemory {
   const GroupOps groups_{*this};
   const Buffer scores_;  // attention's scores, and their gradients
   Matmuls matmuls_;
+  Convolutions<Matmuls> convolutions_{matmuls_, columns()};
   LaneClock clock_;
   const std::unique_ptr<Stream> stream_ = make_cpu_arithmetic()->make_stream();
   std::map<std::size_t, const Schedule> schedules_;  // by samples(): the last microbatch may have fewer

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "worker/base/buffer.h"
+#include "worker/device/cpu/planned/gathered_convolution.h"
 #include "worker/device/device.h"
 #include "worker/model/plan.h"
 #include "worker/model/program.h"
@@ -16,8 +17,11 @@ using namespace schedule;
 
 class LaneMemory {
  public:
-  LaneMemory(const Program& program, Plan plan)
-      : program_(program), plan_(std::move(plan)), arena_(plan_.arena), columns_(plan_.columns) {}
+  LaneMemory(const Program& program, Plan plan, int capacity)
+      : program_(program),
+        plan_(std::move(plan)),
+        arena_(plan_.arena),
+        columns_(lane_columns(program, plan_, capacity)) {}
 
   const Program& program() const { return program_; }
   const Plan& plan() const { return plan_; }
@@ -58,7 +62,7 @@ class LaneMemory {
   const Program program_;
   const Plan plan_;
   const Buffer arena_;
-  const Buffer columns_;  // Plan::columns
+  const Buffer columns_;  // lane_columns()
   const Microbatch* microbatch_ = nullptr;
   const float* weights_ = nullptr;
   float* gradient_ = nullptr;

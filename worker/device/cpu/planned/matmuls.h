@@ -24,12 +24,16 @@ enum Operand { kLeft, kRight, kScores, kScoreGradients, kOperands };
 class Fp32Matmuls {
  public:
   using Element = float;
+  Fp32Matmuls() = default;
+  explicit Fp32Matmuls(const matmul::Kernels& kernels) : multiplier_(kernels) {}
   void parameters_changed(const float* flat, std::size_t) { weights_ = flat; }
   const float* weight(std::size_t offset) const { return weights_ + offset; }
   const float* operand(Operand, const float* values, std::size_t) const { return values; }
   const float* kept_operand(Operand, const float* values, std::size_t) const { return values; }
   void forget() {}
   void multiply(const matmul::Matmul<float>& matmul) { multiplier_.multiply(matmul); }
+  void multiply_gathered(const matmul::GatheredMatmul& matmul) { multiplier_.multiply_gathered(matmul); }
+  const matmul::Kernels& kernels() const { return multiplier_.kernels(); }
 
  private:
   matmul::Fp32Multiplier multiplier_;
