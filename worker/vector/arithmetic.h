@@ -70,6 +70,12 @@ class Arithmetic {
   // Every replica does the same operations element by element, so the result has the same bits everywhere.
   virtual StepResult update(Stream& stream, const UpdateRule& rule, float* sum, const UpdatedVectors& vectors,
                             const Parallel& parallel) = 0;
+
+  // The same for an outer step. `sum`: [statistics | parameters] of all replicas; vectors.parameters: where
+  // they began, and then where they go on. Statistics of batch norms become their mean. Only the CPU can do
+  // it.
+  virtual StepResult outer_update(Stream& stream, const OuterRule& rule, float* sum,
+                                  const UpdatedVectors& vectors, const Parallel& parallel);
 };
 
 // An Arithmetic that does each operation before the call returns: an update on the threads that it is given,

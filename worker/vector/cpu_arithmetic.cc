@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "worker/base/error.h"
 #include "worker/vector/arithmetic.h"
 #include "worker/vector/loops.h"
 
@@ -211,9 +212,29 @@ class CpuArithmetic final : public Arithmetic {
       apply(statistics, targets, gradient, vectors.parameters);
     return result;
   }
+
+  StepResult outer_update(Stream&, const OuterRule& rule, float* sum, const UpdatedVectors& vectors,
+                          const Parallel& parallel) override {
+    StepResult result{.stats = {.loss = sum[0], .correct = sum[1], .targets = sum[2]}};
+    float* const mean = sum + kStatisticsFloats;
+    Mean(rule.replicas).make(mean, mean, vectors.size);
+    std::copy_n(mean, vectors.running, vectors.parameters);
+    const VectorRange trained{vectors.running, vectors.size};
+    each_piece(trained, parallel, [&](std::size_t, const VectorRange& piece) {
+      float* const buffer = vectors.slots.empty() ? nullptr : vectors.slots[0] + piece.begin;
+      vector::loops().outer(rule, mean + piece.begin, vectors.parameters + piece.begin, buffer, piece.size());
+    });
+    result.norm = norm_of(Mean(1), mean, trained, parallel);
+    return result;
+  }
 };
 
 }  // namespace
+
+StepResult Arithmetic::outer_update(Stream&, const OuterRule&, float*, const UpdatedVectors&,
+                                    const Parallel&) {
+  throw WorkerError(kExitSoftware, "this device has no outer step");
+}
 
 std::unique_ptr<Arithmetic> make_cpu_arithmetic() { return std::make_unique<CpuArithmetic>(); }
 

@@ -31,6 +31,9 @@ struct Loops {
   // keep: the factor of weight decay that a parameter is multiplied by.
   void (*adamw)(const AdamWRule& rule, float keep, const float* gradient, float* parameters, float* mean,
                 float* mean_square, std::size_t count);
+  // An outer step; leaves its gradient in `mean`, the replicas' mean. With a rate of 1 and without momentum
+  // `parameters` are exactly `mean`. buffer: null without momentum.
+  void (*outer)(const OuterRule& rule, float* mean, float* parameters, float* buffer, std::size_t count);
 };
 
 const Loops& loops();

@@ -72,6 +72,21 @@ void adamw(const AdamWRule& rule, float keep, const float* __restrict gradient, 
   }
 }
 
+void outer(const OuterRule& rule, float* __restrict mean, float* __restrict parameters,
+           float* __restrict buffer, std::size_t count) {
+  const float rate = rule.rate, momentum = rule.momentum;
+  for (std::size_t i = 0; i < count; ++i) {
+    const float g = parameters[i] - mean[i];
+    float direction = g;
+    if (buffer != nullptr) {
+      buffer[i] = buffer[i] * momentum + g;
+      direction = g + momentum * buffer[i];
+    }
+    parameters[i] = mean[i] - (rate * direction - g);
+    mean[i] = g;
+  }
+}
+
 constexpr Loops kLoops{.instruction_set = DTRUN_LOOPS_NAME,
                        .add = add,
                        .scale = scale,
@@ -79,7 +94,8 @@ constexpr Loops kLoops{.instruction_set = DTRUN_LOOPS_NAME,
                        .add_squares = add_squares,
                        .sgd = sgd,
                        .sgd_momentum = sgd_momentum,
-                       .adamw = adamw};
+                       .adamw = adamw,
+                       .outer = outer};
 
 }  // namespace
 }  // namespace dtrun::worker::vector::DTRUN_LOOPS

@@ -40,6 +40,14 @@ struct UpdateRule {
   bool finite_only = false;  // if loss or norm are not finite, the vectors stay as they are
 };
 
+// The outer step of local SGD and DiLoCo: SGD with Nesterov's momentum on the difference between where
+// replicas began and the mean of where they are. A rate of 1 without momentum is that mean. Slots: none, or
+// with momentum its buffer.
+struct OuterRule {
+  float rate = 1, momentum = 0;
+  float replicas = 1;  // in the sum
+};
+
 // Of a batch norm: [means | variances] of its channels in the flat vector, from `begin` on. The sum has there
 // those over the step's targets of the means of (x - c) and of (x - c)^2, with c the running mean.
 struct RunningStatistics {

@@ -105,10 +105,10 @@ TEST_CASE("the loops for every instruction set that this processor has give the 
       CAPTURE(size);
       const auto outcome = [&](const vector::Loops& of) {
         const Vector x = random_vector(size, 1), y = random_vector(size, 2);
-        Vector all(8 * size);
+        Vector all(10 * size);
         const auto part = [&](std::size_t index) { return all.data() + index * size; };
         std::ranges::copy(random_vector(all.size(), 3), all.begin());
-        for (std::size_t i = 7 * size; i < all.size(); ++i) all[i] = std::abs(all[i]);
+        for (std::size_t i = 7 * size; i < 8 * size; ++i) all[i] = std::abs(all[i]);
         of.add(x.data(), y.data(), part(0), size);
         of.scale(x.data(), 0.3f, part(1), size);
         of.divide(y.data(), 7, part(2), size);
@@ -117,6 +117,9 @@ TEST_CASE("the loops for every instruction set that this processor has give the 
             .rate = 0.1f, .momentum = 0.9f, .weight_decay = 0.01f, .nesterov = size % 2 == 0};
         of.sgd_momentum(momentum, x.data(), part(3), part(4), size);
         of.adamw(adamw, adamw.keep, x.data(), part(5), part(6), part(7), size);
+        Vector mean = y;
+        of.outer({.rate = 0.7f, .momentum = 0.9f}, mean.data(), part(8), part(9), size);
+        of.outer({.rate = 0.7f}, mean.data(), part(8), nullptr, size);
         double squares[vector::kSquareSums] = {1, 2, 3, 4, 5, 6, 7, 8};
         of.add_squares(y.data(), size, squares);
         for (const double square : squares) all.push_back(std::bit_cast<std::array<float, 2>>(square)[0]);
@@ -137,6 +140,48 @@ TEST_CASE("the mean of a power of two of targets has the bits of the division") 
     step.update({.optimizer = SgdRule{.rate = 1}}, 0);
     for (std::size_t i = 0; i < wanted.size(); ++i) REQUIRE(step.parameters[i] == before[i] - wanted[i]);
   }
+}
+
+TEST_CASE("an outer step is Nesterov's SGD from where replicas began towards their mean") {
+  const std::size_t size = 1025, running = 16;
+  const auto cpu = make_cpu_arithmetic();
+  for (const float replicas : {3.0f, 4.0f}) {
+    for (const float momentum : {0.0f, 0.5f}) {
+      Step step(size);
+      Vector mean(step.sum.begin() + kStatisticsFloats, step.sum.end());
+      for (float& value : mean) value = value / replicas;
+      const Vector before = step.parameters, buffer = step.a;
+      UpdatedVectors vectors{
+          .size = size, .parameters = step.parameters.data(), .slots = {}, .running = running};
+      if (momentum > 0) vectors.slots.push_back(step.a.data());
+      const OuterRule rule{.rate = 0.7f, .momentum = momentum, .replicas = replicas};
+      const StepResult result = cpu->outer_update(*cpu->make_stream(), rule, step.sum.data(), vectors, {});
+      CHECK(result.stats.loss == 12.5);
+      CHECK(result.stats.targets == 7);
+      CHECK(same_bits(std::span(step.parameters).first(running), std::span(mean).first(running)));
+      Vector gradient;
+      for (std::size_t i = running; i < size; ++i) {
+        CAPTURE(i);
+        const double g = double{before[i]} - double{mean[i]}, b = double{buffer[i]} * momentum + g;
+        const double wanted = before[i] - 0.7 * (momentum > 0 ? g + momentum * b : g);
+        const double scale = std::abs(before[i]) + std::abs(mean[i]) + std::abs(buffer[i]);
+        REQUIRE(std::abs(step.parameters[i] - wanted) <= 1e-6 * scale);
+        gradient.push_back(before[i] - mean[i]);
+      }
+      CHECK(result.norm == plain_norm(gradient));
+    }
+  }
+}
+
+TEST_CASE(
+    "with a rate of 1 and without momentum an outer step is the mean, and of one replica that replica") {
+  Step step(1025);
+  step.sum[kStatisticsFloats] = -0.0f;
+  const Vector replica(step.sum.begin() + kStatisticsFloats, step.sum.end());
+  const UpdatedVectors vectors{.size = replica.size(), .parameters = step.parameters.data(), .slots = {}};
+  const auto cpu = make_cpu_arithmetic();
+  cpu->outer_update(*cpu->make_stream(), {}, step.sum.data(), vectors, {});
+  CHECK(same_bits(step.parameters, replica));
 }
 
 TEST_CASE("memory is zero at first and aligned, on both sides, and so is none") {
