@@ -35,6 +35,7 @@
 #include "worker/profile/profile.h"
 #include "worker/sample/sample.h"
 #include "worker/trainer/agent_protocol/control_client.h"
+#include "worker/trainer/local_replicas.h"
 #include "worker/trainer/recovery/save_alone.h"
 #include "worker/trainer/trainer.h"
 
@@ -66,14 +67,18 @@ void watch_signals(ControlClient& agent) {
   }).detach();
 }
 
-std::unique_ptr<ProcessGroup> meet_peers(const ControlClient::Start& start, ControlClient& agent) {
+std::unique_ptr<ProcessGroup> meet_peers(const JobConfig& config, const ControlClient::Start& start,
+                                         ControlClient& agent) {
   const control::Start& place = start.place;
   stop_point(StopPoint::kMeeting);
   if (place.world_size() == 1) return make_single_process_group(start.paused);
   const Pulse::WaitsForPeers alive;
-  return make_gloo_process_group(
-      {.rank = place.rank(), .size = place.world_size(), .address = place.address(), .stop = start.paused},
-      agent);
+  return make_gloo_process_group({.rank = place.rank(),
+                                  .size = place.world_size(),
+                                  .address = place.address(),
+                                  .timeout = peer_patience(config.train),
+                                  .stop = start.paused},
+                                 agent);
 }
 
 // How this worker's part in a generation ended.
@@ -86,7 +91,7 @@ GenerationPart take_part(Replica& replica, const ControlClient::Start& start, Co
   const control::Start& at = start.place;
   OperationLog::at(at.generation(), replica.state.step);
   try {
-    const std::unique_ptr<ProcessGroup> group = meet_peers(start, agent);
+    const std::unique_ptr<ProcessGroup> group = meet_peers(replica.config, start, agent);
     agent.enter_training();
     const Outcome outcome =
         train(replica, {at.rank(), at.world_size(), at.local_rank(), at.generation()}, *group, agent);

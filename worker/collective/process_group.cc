@@ -44,6 +44,43 @@ class SingleProcess final : public ProcessGroup {
   const std::stop_callback<Abort> stop_;
 };
 
+class SubGroup final : public ProcessGroup {
+ public:
+  SubGroup(ProcessGroup& whole, int begin, int end) : whole_(whole), begin_(begin), size_(end - begin) {}
+
+  int rank() const override { return whole_.rank() - begin_; }
+  int size() const override { return size_; }
+  int global_rank(int rank) const override { return whole_.global_rank(begin_ + rank); }
+  std::unique_ptr<Work> start(std::span<const OutMessage> sends,
+                              std::span<const InMessage> receives) override {
+    std::vector<OutMessage> out(sends.begin(), sends.end());
+    std::vector<InMessage> in(receives.begin(), receives.end());
+    for (OutMessage& message : out) message.peer += begin_;
+    for (InMessage& message : in) message.peer += begin_;
+    return std::make_unique<Messages>(whole_.start(out, in), begin_);
+  }
+  void all_reduce_sum(std::span<float>) override {
+    throw WorkerError(kExitSoftware, "a sub-group has no all-reduce of the library's");
+  }
+  void abort() noexcept override { whole_.abort(); }
+  void check() const override { whole_.check(); }
+  Traffic traffic() const override { return whole_.traffic(); }
+
+ private:
+  struct Messages final : Work {
+    Messages(std::unique_ptr<Work> of_whole, int begin) : work(std::move(of_whole)), begin(begin) {}
+    void wait() override { work->wait(); }
+    void wait_from(int first, const Waited& waited) override {
+      work->wait_from(begin + first, [&](int peer, auto from, auto to) { waited(peer - begin, from, to); });
+    }
+    const std::unique_ptr<Work> work;
+    const int begin;
+  };
+
+  ProcessGroup& whole_;
+  const int begin_, size_;
+};
+
 }  // namespace
 
 std::unique_ptr<Work> ProcessGroup::start_gather(
@@ -79,6 +116,10 @@ void ProcessGroup::broadcast(int root, std::span<std::byte> bytes) {
 void ProcessGroup::barrier() {
   std::vector<std::byte> tokens(size());
   all_gather(tokens);
+}
+
+std::unique_ptr<ProcessGroup> make_sub_group(ProcessGroup& whole, int begin, int end) {
+  return std::make_unique<SubGroup>(whole, begin, end);
 }
 
 std::unique_ptr<ProcessGroup> make_single_process_group(std::stop_token stop) {

@@ -78,6 +78,8 @@ class ProcessGroup {
   // Throws WorkerError(kExitWorkerPeerLost) once the process group was aborted: for long work between two
   // operations. Any thread.
   virtual void check() const = 0;
+  // The rank, for people, of this group's rank in the job: another one in a sub-group.
+  virtual int global_rank(int rank) const { return rank; }
   // Any thread.
   virtual Traffic traffic() const { return {}; }
 
@@ -124,6 +126,11 @@ struct ProcessGroupOptions {
 
 // A process group of one rank, without sockets. `stop` aborts it.
 std::unique_ptr<ProcessGroup> make_single_process_group(std::stop_token stop = {});
+
+// Ranks begin .. end - 1 of `whole`, as ranks from 0 on; its messages, tags and failures are those of
+// `whole`, which must outlive this. Two groups of the same ranks must use the same tags by turns. For
+// all_reduce_sum() `whole` is needed itself. REQUIRES: this rank is one of them.
+std::unique_ptr<ProcessGroup> make_sub_group(ProcessGroup& whole, int begin, int end);
 
 // Connects every rank with every other through gloo; blocks until all are connected. Throws
 // WorkerError(kExitWorkerPeerLost), and leaves nothing behind.

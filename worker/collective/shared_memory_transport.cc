@@ -157,7 +157,8 @@ void SharedMemoryTransport::announce(BoardWord& word, std::uint32_t value) {
 // Aborts first, since the handler of the exception may free the memory of messages under way.
 void SharedMemoryTransport::lose(int rank, const std::string& why) {
   group_.abort();
-  throw WorkerError(kExitWorkerPeerLost, "lost rank " + std::to_string(rank) + ": " + why);
+  throw WorkerError(kExitWorkerPeerLost,
+                    "lost rank " + std::to_string(group_.global_rank(rank)) + ": " + why);
 }
 
 template <typename Ready>

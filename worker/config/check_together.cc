@@ -124,6 +124,31 @@ void check_distillation(const JobConfig& config, Faults* faults) {
   }
 }
 
+void check_local_replicas(const JobConfig& config, Faults* faults) {
+  const TrainConfig& train = config.train;
+  const std::string place = "/train/local_replicas";
+  if (faults->at(place)) return;
+  const std::string replicas = std::to_string(train.local_replicas);
+  if (!train.has_local_replicas()) {
+    const auto no_effect = [&](const char* name, double value, double usual) {
+      const std::string own = std::string("/train/") + name;
+      if (!faults->at(own) && value != usual)
+        faults->add(own, Json(value).dump() + " has no effect with local_replicas 1 (use 2 or more)");
+    };
+    no_effect("outer_learning_rate", train.outer_learning_rate, 1);
+    no_effect("outer_momentum", train.outer_momentum, 0);
+    return;
+  }
+  const int microbatches = train.global_batch_size / train.micro_batch_size;
+  if (microbatches % train.local_replicas != 0)
+    faults->add(place, replicas + " does not divide the " + std::to_string(microbatches) +
+                           " microbatches of a step" + divisors_near(train.local_replicas, microbatches));
+  if (train.reduction == ReductionType::kRing) faults->add(place, replicas + " needs reduction \"tree\"");
+  if (config.recovery.in_memory_checkpoint_steps > 0)
+    faults->add("/recovery/in_memory_checkpoint_steps",
+                "keeps no copies of local_replicas, which go on from the newest checkpoint; leave it out");
+}
+
 }  // namespace
 
 void check_together(const JobConfig& config, Faults* faults) {
@@ -136,6 +161,7 @@ void check_together(const JobConfig& config, Faults* faults) {
                     std::to_string(train.global_batch_size) +
                     divisors_near(train.micro_batch_size, train.global_batch_size));
   }
+  if (batches_known) check_local_replicas(config, faults);
   const ModelConfig& model = config.model;
   const bool is_convnet = model.type == ModelType::kConvnet && !faults->at("/model/type");
   if (model.type == ModelType::kGpt2 && !faults->at("/model/n_head") && !faults->at("/model/n_embd") &&

@@ -110,6 +110,9 @@ struct TrainConfig {
   bool allow_mixed_devices = false;    // ranks may differ in the last bits of their results
   // tree: same bits for any world size; ring: the library's all-reduce
   ReductionType reduction = ReductionType::kTree;
+  int local_replicas = 1;        // divides the microbatches of a step
+  std::int64_t sync_every = 32;  // steps between syncs of several local replicas
+  double outer_learning_rate = 1, outer_momentum = 0;
   std::int64_t logging_steps = 50;
   ReportTo report_to = ReportTo::kNone;
   std::int64_t eval_steps = 500;  // 0: only at the end
@@ -127,6 +130,10 @@ struct TrainConfig {
   std::optional<std::string> distill_from;
   double distill_temperature = 2, distill_alpha = 0.5;
   SchedulerKwargs lr_scheduler_kwargs;
+
+  // Replicas train on their own between syncs.
+  bool has_local_replicas() const { return local_replicas > 1; }
+  std::int64_t steps_between_syncs() const { return has_local_replicas() ? sync_every : 1; }
 };
 
 struct RecoveryConfig {

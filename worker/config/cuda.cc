@@ -5,9 +5,9 @@ namespace dtrun::worker {
 // Defined by worker/config/CMakeLists.txt.
 int cuda_of_this_build() { return DTRUN_CUDA_VERSION; }
 
-// The check for jobs that only the CPU can train; there are none yet.
-std::string cuda_refusal(const JobConfig&, int built_for) {
-  return built_for == 0 ? "this dtrun was built without CUDA" : "";
+std::string cuda_refusal(const JobConfig& config, int built_for) {
+  if (built_for == 0) return "this dtrun was built without CUDA";
+  return config.train.has_local_replicas() ? "/train/local_replicas is for the CPU" : "";
 }
 
 }  // namespace dtrun::worker

@@ -346,6 +346,30 @@ const std::vector<Option>& table() {
        .field = in<kTrain, &TrainConfig::reduction>,
        .description = "Gradient all-reduce. tree: the same bits for any number of workers. ring: the "
                       "library's, without that guarantee."},
+      {.pointer = "/train/local_replicas",
+       .field = in<kTrain, &TrainConfig::local_replicas>,
+       .description =
+           "Replicas of the model that train on their own, each on its part of every step's microbatches, "
+           "and "
+           "meet every sync_every steps: local SGD, or DiLoCo with outer_momentum, for slow networks. They "
+           "are "
+           "part of the result as microbatches are, whatever number of workers computes them. 1: plain data "
+           "parallelism.",
+       .range = {.min = 1, .max = 1024}},
+      {.pointer = "/train/sync_every",
+       .field = in<kTrain, &TrainConfig::sync_every>,
+       .description = "Steps that several local_replicas train on their own before they meet. Evaluations, "
+                      "checkpoints and changes of workers wait for that.",
+       .range = {.min = 1, .max = kMaxCount}},
+      {.pointer = "/train/outer_learning_rate",
+       .field = in<kTrain, &TrainConfig::outer_learning_rate>,
+       .description = "How far the model goes from where local_replicas began towards their mean when they "
+                      "meet. 1: to the mean.",
+       .range = {.min = 0, .max = 10, .min_open = true}},
+      {.pointer = "/train/outer_momentum",
+       .field = in<kTrain, &TrainConfig::outer_momentum>,
+       .description = "Nesterov momentum of these steps.",
+       .range = kFraction},
       {.pointer = "/train/allow_mixed_devices",
        .field = in<kTrain, &TrainConfig::allow_mixed_devices>,
        .description =

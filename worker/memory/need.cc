@@ -35,13 +35,10 @@ std::uint64_t inbox(const Program& program, std::int64_t leaves, int rank, const
   return floats;
 }
 
-// The total's vector, if there are several ranks, and the most partial sums of any rank: ranks in the middle
-// of the tree have more blocks than the first.
-std::uint64_t gradient_bytes(const TrainConfig& train, const Program& program, std::int64_t samples,
-                             const Spread& spread) {
-  const std::int64_t batch =
-      std::min<std::int64_t>(train.global_batch_size, std::max<std::int64_t>(samples, 1));
-  const std::int64_t leaves = (batch + train.micro_batch_size - 1) / train.micro_batch_size;
+// Of a sum over so many leaves: the total's vector, if there are several ranks, and the most partial sums of
+// any rank: ranks in the middle of the tree have more blocks than the first.
+std::uint64_t sum_bytes(const TrainConfig& train, const Program& program, std::int64_t leaves,
+                        const Spread& spread) {
   std::uint64_t most = 0;
   const int looked_at = std::min(spread.world_size, 64);  // enough to include all kinds of ranks
   for (int i = 0; i < looked_at; ++i) {
@@ -52,6 +49,27 @@ std::uint64_t gradient_bytes(const TrainConfig& train, const Program& program, s
     most = std::max(most, floats);
   }
   return kFloat * ((spread.world_size > 1 ? program.size : 0) + most);
+}
+
+// Local replicas: those of a worker with the most of them.
+std::int64_t own_replicas(const TrainConfig& train, const Spread& spread) {
+  if (!train.has_local_replicas()) return 0;
+  return (train.local_replicas + spread.world_size - 1) / spread.world_size;
+}
+
+// The sum of a step's gradients, and that of the replicas' parameters.
+std::uint64_t gradient_bytes(const TrainConfig& train, const Program& program, std::int64_t samples,
+                             const Spread& spread) {
+  const std::int64_t batch =
+      std::min<std::int64_t>(train.global_batch_size, std::max<std::int64_t>(samples, 1));
+  const std::int64_t leaves = (batch + train.micro_batch_size - 1) / train.micro_batch_size;
+  if (!train.has_local_replicas()) return sum_bytes(train, program, leaves, spread);
+  const int replicas = train.local_replicas, group = (spread.world_size + replicas - 1) / replicas;
+  Spread of_group = spread, of_sync = spread;
+  of_group.world_size = group, of_group.workers_of_node = std::min(spread.workers_of_node, group);
+  of_sync.lanes = 1;
+  return sum_bytes(train, program, (leaves + replicas - 1) / replicas, of_group) +
+         sum_bytes(train, program, replicas, of_sync);
 }
 
 Program program_of(const JobConfig& config, const DatasetFacts& data,
@@ -188,8 +206,11 @@ MemoryNeed memory_need(const JobConfig& config, const Program& program, const Da
   const auto rows = static_cast<std::uint64_t>(config.train.micro_batch_size);
   const std::uint64_t vector = kFloat * program.size;
   MemoryNeed need;
-  need.parameters = vector + (program.teacher ? kFloat * program.teacher->program.size : 0);
-  need.optimizer = vector * slot_names(config.train).size();
+  const auto replicas = static_cast<std::uint64_t>(own_replicas(config.train, spread));
+  const std::uint64_t slots = optimizer_slot_names(config.train).size();
+  need.parameters = vector * (1 + replicas) + (program.teacher ? kFloat * program.teacher->program.size : 0);
+  need.optimizer =
+      vector * (replicas == 0 ? slots : outer_slot_names(config.train).size() + replicas * slots);
   need.gradients = gradient_bytes(config.train, program, data.train, spread);
   need.activations = lanes * kFloat * cpu_lane_floats(program, config.train.micro_batch_size);
   if (program.teacher)
@@ -204,8 +225,9 @@ MemoryNeed memory_need(const JobConfig& config, const Program& program, const Da
     need.data += static_cast<std::uint64_t>(data.train) * sizeof(std::uint32_t);
   // A worker that saves keeps the state that it started from; the others free theirs before the first
   // gradient.
-  const std::uint64_t copy = vector + need.optimizer;
-  need.checkpoint = saves ? copy : copy - std::min(copy, need.gradients);
+  // Local replicas are made from it, and so is the memory of their sum before it is freed.
+  const std::uint64_t copy = vector * (1 + slot_names(config.train).size());
+  need.checkpoint = saves || replicas > 0 ? copy : copy - std::min(copy, need.gradients);
   need.in_memory_checkpoint = in_memory_checkpoint_bytes(config, program);
   need.process = kProcess + lanes * kLane;
   return need;

@@ -31,10 +31,30 @@ AdamWRule adamw_rule(const TrainConfig& config, std::int64_t step, double learni
 
 }  // namespace
 
-std::vector<std::string> slot_names(const TrainConfig& config) {
+std::vector<std::string> optimizer_slot_names(const TrainConfig& config) {
   if (config.optim == OptimizerType::kAdamW) return {"exp_avg", "exp_avg_sq"};
   if (static_cast<float>(config.momentum) == 0) return {};
   return {"momentum_buffer"};
+}
+
+std::vector<std::string> outer_slot_names(const TrainConfig& config) {
+  if (static_cast<float>(config.outer_momentum) == 0) return {};
+  return {"outer_momentum_buffer"};
+}
+
+std::vector<std::string> slot_names(const TrainConfig& config) {
+  if (!config.has_local_replicas()) return optimizer_slot_names(config);
+  std::vector<std::string> names = outer_slot_names(config);
+  for (int replica = 0; replica < config.local_replicas; ++replica)
+    for (const std::string& name : optimizer_slot_names(config))
+      names.push_back("replica_" + std::to_string(replica) + "_" + name);
+  return names;
+}
+
+OuterRule outer_rule(const TrainConfig& config) {
+  return {.rate = static_cast<float>(config.outer_learning_rate),
+          .momentum = static_cast<float>(config.outer_momentum),
+          .replicas = static_cast<float>(config.local_replicas)};
 }
 
 UpdateRule update_rule(const TrainConfig& config, std::int64_t step, double learning_rate) {

@@ -19,7 +19,14 @@ struct OptimizerSlot {
 };
 
 // The names of config.optim's state vectors, in the order of UpdatedVectors::slots.
+std::vector<std::string> optimizer_slot_names(const TrainConfig& config);
+// The same for OuterRule.
+std::vector<std::string> outer_slot_names(const TrainConfig& config);
+// The names of all vectors that a run goes on with besides the parameters: those of config.optim, or with
+// local replicas those of the outer step, and then each replica's of config.optim.
 std::vector<std::string> slot_names(const TrainConfig& config);
+
+OuterRule outer_rule(const TrainConfig& config);
 
 // One update of config.optim, clipped to config.max_grad_norm. step counts from 0 (AdamW's bias correction
 // uses step + 1).

@@ -48,18 +48,23 @@ JobConfig read_config(const std::string& path, std::span<const std::string> over
   return value_or_throw(parse_config(text.str(), path, overrides));
 }
 
+// Local replicas make the steps of plain training, each of a part of the microbatches.
+JobConfig without_replicas(JobConfig config) {
+  config.train.local_replicas = 1;
+  return config;
+}
+
 // A job on one worker, from its initial values, without evaluations and checkpoints.
 class ProfiledJob {
  public:
   ProfiledJob(const JobConfig& config, int lanes, std::unique_ptr<Device> device)
-      : config_(config),
+      : config_(without_replicas(config)),
         data_(load_datasets(config_)),
         replica_(config_, data_, lanes, std::move(device)),
         batches_(data_.train->size(), config_.train.global_batch_size, config_.train.micro_batch_size,
                  config_.train.num_train_epochs, config_.train.max_steps, config_.train.dataloader_drop_last),
         gradient_step_(config_.train, replica_.program, *data_.train, *alone_, *replica_.device,
-                       replica_.lanes, clock_),
-        order_(config_.train.seed, 0, data_.train->size()) {
+                       replica_.lanes, clock_) {
     TrainState start = replica_.snapshot();
     start.parameters.resize(replica_.program.size);
     initialize_parameters(replica_.program, config_.train.seed, start.parameters);
@@ -70,7 +75,7 @@ class ProfiledJob {
   void step() {
     const Range range(*replica_.device, Operation::Kind::kStep);
     const StepPlan plan = batches_.step(0);
-    float* const sum = gradient_step_.run(plan, order_, replica_.state.parameters.data());
+    float* const sum = gradient_step_.run(plan, replica_.state.parameters.data());
     const auto begin = Clock::now();
     UpdateRule rule = update_rule(config_.train, 0, 0);
     rule.finite_only = config_.train.on_divergence == DivergenceAction::kStop;
@@ -129,14 +134,13 @@ class ProfiledJob {
     return done;
   }
 
-  const JobConfig& config_;
+  const JobConfig config_;
   const Datasets data_;
   Replica replica_;
   const BatchSampler batches_;
   const std::unique_ptr<ProcessGroup> alone_ = make_single_process_group();
   StepClock clock_;
   GradientStep gradient_step_;
-  const EpochOrder order_;
   Clock::duration update_{};
 };
 

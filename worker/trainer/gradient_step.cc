@@ -7,7 +7,6 @@
 #include "worker/base/error.h"
 #include "worker/base/pulse.h"
 #include "worker/base/stop_point.h"
-#include "worker/collective/device_exchange.h"
 #include "worker/device/range.h"
 
 namespace dtrun::worker {
@@ -16,49 +15,16 @@ GradientStep::GradientStep(const TrainConfig& config, const Program& program, co
                            ProcessGroup& group, Device& device, LaneTeam& lanes, StepClock& clock)
     : config_(config),
       program_(program),
+      data_(data),
       group_(group),
       device_(device),
       arithmetic_(device.arithmetic()),
       lanes_(lanes),
       clock_(clock),
       size_(kStatisticsFloats + program.size),
+      all_reduce_(config.reduction, group, device, size_, summed_buckets(program), lanes.size()),
       inputs_(lanes.size(), MicrobatchInput(data, config.micro_batch_size)),
-      lane_times_(lanes.size()) {
-  const std::vector<VectorRange> ranges = ranges_of(program);
-  if (group.size() > 1) {
-    sum_ = arithmetic_.allocate(Where::kDevice, size_);
-    exchange_ = make_exchange(ranges);
-  }
-  accumulator_ = std::make_unique<TreeAccumulator>(
-      arithmetic_,
-      [this] {
-        return shared_memory_transport_ ? shared_memory_transport_->memory().allocate(size_)
-                                        : arithmetic_.allocate(Where::kDevice, size_);
-      },
-      ranges, lanes.size(),
-      [this](int bucket, std::span<const float* const> partials, Stream& stream) {
-        if (exchange_) exchange_->send(bucket, partials, stream);
-        stop_point(StopPoint::kBucketSent);
-      });
-}
-
-std::unique_ptr<GradientExchange> GradientStep::make_exchange(const std::vector<VectorRange>& ranges) {
-  const bool ring = config_.reduction == ReductionType::kRing;
-  if (!arithmetic_.device_is_host()) {
-    std::unique_ptr<DeviceCommunicator> links =
-        device_.make_links({.rank = group_.rank(),
-                            .size = group_.size(),
-                            .all_gather = [this](std::span<std::byte> all) { group_.all_gather(all); },
-                            .check = [this] { group_.check(); },
-                            .patience = kPeerPatience});
-    untold_traffic_ = links != nullptr;
-    if (links) return make_device_exchange(group_, arithmetic_, ranges, ring, std::move(links));
-  } else if (!ring) {
-    shared_memory_transport_ = std::make_unique<SharedMemoryTransport>(group_, size_, ranges.size());
-  }
-  return ring ? make_ring_exchange(group_, arithmetic_, ranges)
-              : make_tree_exchange(group_, arithmetic_, ranges, shared_memory_transport_.get());
-}
+      lane_times_(lanes.size()) {}
 
 // Waits for the lanes: after a failed step they may still compute on memory that is freed here, or with
 // weights that change next.
@@ -73,30 +39,17 @@ GradientStep::~GradientStep() {
   }
 }
 
-void GradientStep::complete(StepTimes* times) const {
-  if (exchange_ && group_.size() <= kMostWaitedFor) times->wait_for = exchange_->peer_waits();
-  if (untold_traffic_) return;
-  const Traffic traffic = group_.traffic();
-  times->sent = traffic.sent;
-  times->received = traffic.received;
-}
-
-std::vector<VectorRange> GradientStep::ranges_of(const Program& program) {
-  std::vector<VectorRange> ranges;
-  for (const VectorRange& bucket : program.buckets)
-    ranges.push_back({kStatisticsFloats + bucket.begin, kStatisticsFloats + bucket.end});
-  ranges.back().begin = 0;
-  return ranges;
-}
-
-float* GradientStep::run(const StepPlan& plan, const EpochOrder& order, const float* weights,
-                         const std::optional<StepPlan>& next) {
-  plan_ = plan, order_ = &order;
-  const LeafRange own = leaves_of_rank(plan.leaves, group_.rank(), group_.size());
-  accumulator_->begin(own.begin, own.end, plan.leaves);
-  if (exchange_) {
+float* GradientStep::run(const StepPlan& plan, const float* weights, const std::optional<StepPlan>& next) {
+  plan_ = plan;
+  if (plan.epoch != order_epoch_) {
+    StepClock::Scope timed(clock_, StepClock::kData);
+    order_ = EpochOrder(config_.seed, plan.epoch, data_.size());
+    order_epoch_ = plan.epoch;
+  }
+  const LeafRange own = all_reduce_.own(plan.leaves);
+  {
     StepClock::Scope waiting(clock_, StepClock::kGradients);  // until peers have read the last step's
-    exchange_->begin(plan.leaves, sum_.data());
+    all_reduce_.begin(plan.leaves);
   }
   next_leaf_.store(own.begin, std::memory_order_relaxed);
   lanes_.run([&](int lane_index, Lane& lane) { run_leaves(lane, lane_index, weights, own.end); });
@@ -108,16 +61,13 @@ float* GradientStep::run(const StepPlan& plan, const EpochOrder& order, const fl
     lanes_.run([&](int, Lane& lane) {
       if (next && lanes_.size() == 1) prepare(lane, *next);
       lane.stream().wait();
-      if (!exchange_) lane.gradients().wait();
+      if (!all_reduce_.has_peers()) lane.gradients().wait();
     });
   }
-  if (!exchange_) return accumulator_->root();
-  {
-    StepClock::Scope waiting(clock_, StepClock::kGradients);
-    const Range range(device_, Operation::Kind::kExchange);
-    exchange_->finish();
-  }
-  return sum_.data();
+  if (!all_reduce_.has_peers()) return all_reduce_.finish();
+  StepClock::Scope waiting(clock_, StepClock::kGradients);
+  const Range range(device_, Operation::Kind::kExchange);
+  return all_reduce_.finish();
 }
 
 void GradientStep::run_leaves(Lane& lane, int lane_index, const float* weights, std::int64_t end) {
@@ -132,7 +82,7 @@ void GradientStep::run_leaves(Lane& lane, int lane_index, const float* weights, 
 void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {
   stop_point(StopPoint::kMicrobatch);
   group_.check();
-  float* const out = accumulator_->take(leaf, lane.stream());
+  float* const out = all_reduce_.take(leaf, lane.stream());
   const auto begin = StepClock::Clock::now();
   const MicrobatchKey key = key_of(plan_, leaf);
   const Microbatch microbatch =
@@ -140,20 +90,20 @@ void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {
   const auto read = StepClock::Clock::now();
   const int last_bucket = static_cast<int>(program_.buckets.size()) - 1;
   lane.train(microbatch, out, [&](int bucket) {
-    if (bucket != last_bucket) accumulator_->complete(leaf, bucket, lane.gradients());
+    if (bucket != last_bucket) all_reduce_.complete(leaf, bucket, lane.gradients());
   });
   const auto computed = StepClock::Clock::now();
   lane_times_[lane_index].data += read - begin;
   lane_times_[lane_index].math += computed - read;
   OperationLog::trace({.kind = Operation::Kind::kData, .lane = lane_index}, begin, read);
   OperationLog::trace({.kind = Operation::Kind::kMath, .lane = lane_index}, read, computed);
-  accumulator_->complete(leaf, last_bucket, lane.gradients());
+  all_reduce_.complete(leaf, last_bucket, lane.gradients());
   Pulse::beat();
 }
 
 // Ignores faults of the samples, which their own step reports.
 void GradientStep::prepare(Lane& lane, const StepPlan& next) {
-  const LeafRange own = leaves_of_rank(next.leaves, group_.rank(), group_.size());
+  const LeafRange own = all_reduce_.own(next.leaves);
   if (own.begin == own.end) return;
   try {
     lane.prepare(microbatch_of(next, own.begin, 0));
@@ -163,7 +113,7 @@ void GradientStep::prepare(Lane& lane, const StepPlan& next) {
 
 std::optional<std::int64_t> GradientStep::first_not_finite(const float* weights) {
   constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
-  const LeafRange own = leaves_of_rank(plan_.leaves, group_.rank(), group_.size());
+  const LeafRange own = all_reduce_.own(plan_.leaves);
   std::vector<std::int64_t> firsts(static_cast<std::size_t>(lanes_.size()), kNone);
   next_leaf_.store(own.begin, std::memory_order_relaxed);
   lanes_.run([&](int lane_index, Lane& lane) {
@@ -204,7 +154,7 @@ std::vector<std::uint32_t> GradientStep::samples_of(const StepPlan& plan, std::i
   const std::int64_t first = leaf * config_.micro_batch_size;
   std::vector<std::uint32_t> samples(std::min<std::int64_t>(config_.micro_batch_size, plan.samples - first));
   for (std::size_t i = 0; i < samples.size(); ++i)
-    samples[i] = order_->at(plan.first_sample + first + static_cast<std::int64_t>(i));
+    samples[i] = order_.at(plan.first_sample + first + static_cast<std::int64_t>(i));
   return samples;
 }
 

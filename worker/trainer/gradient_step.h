@@ -7,23 +7,19 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
-#include "worker/collective/gradient_exchange.h"
 #include "worker/collective/process_group.h"
-#include "worker/collective/shared_memory_transport.h"
 #include "worker/config/config.h"
 #include "worker/core/sampler.h"
 #include "worker/data/dataset.h"
 #include "worker/device/device.h"
 #include "worker/device/lane_team.h"
 #include "worker/model/program.h"
-#include "worker/reduction/accumulator.h"
 #include "worker/trainer/microbatch_input.h"
 #include "worker/trainer/step_clock.h"
+#include "worker/trainer/tree_all_reduce.h"
 #include "worker/vector/arithmetic.h"
 
 namespace dtrun::worker {
@@ -42,20 +38,17 @@ class GradientStep {
   // Waits until the lanes' streams have no work left.
   ~GradientStep();
 
-  // `order`: the epoch's. `weights`: the parameters, in device memory. `next`: the following step, if it is
+  // `weights`: the parameters, in device memory. `next`: the following step, if it is
   // in the same epoch: a device copies its first samples while it computes. Returns the whole job's
   // [statistics | gradient] of the step (worker/vector/update.h), in device memory, valid until the next
   // call. Throws the exchange's exceptions.
-  float* run(const StepPlan& plan, const EpochOrder& order, const float* weights,
-             const std::optional<StepPlan>& next = {});
+  float* run(const StepPlan& plan, const float* weights, const std::optional<StepPlan>& next = {});
 
   // GradientExchange::end().
-  void end() {
-    if (exchange_) exchange_->end();
-  }
+  void end() { all_reduce_.end(); }
 
   // What only the exchange knows of the steps' times.
-  void complete(StepTimes* times) const;
+  void complete(StepTimes* times) const { all_reduce_.complete(times); }
 
   // Computes the step's microbatches again, with the same weights: returns the first whose loss or gradient
   // is not finite, the same on every rank; nothing if each by itself is finite. Called by all ranks, after
@@ -63,9 +56,6 @@ class GradientStep {
   std::optional<std::int64_t> first_not_finite(const float* weights);
 
  private:
-  // The statistics are part of the last bucket.
-  static std::vector<VectorRange> ranges_of(const Program& program);
-  std::unique_ptr<GradientExchange> make_exchange(const std::vector<VectorRange>& ranges);
   void run_leaves(Lane& lane, int lane_index, const float* weights, std::int64_t end);
   void run_leaf(Lane& lane, int lane_index, std::int64_t leaf);
   void prepare(Lane& lane, const StepPlan& next);
@@ -75,25 +65,21 @@ class GradientStep {
 
   const TrainConfig& config_;
   const Program& program_;
+  const Dataset& data_;
   ProcessGroup& group_;
   Device& device_;
   Arithmetic& arithmetic_;
   LaneTeam& lanes_;
   StepClock& clock_;
-  bool untold_traffic_ = false;  // a library moves the gradients that does not tell
-  const std::size_t size_;       // floats of a microbatch's or a step's [statistics | gradient]
+  const std::size_t size_;  // floats of a microbatch's or a step's [statistics | gradient]
 
-  // Declared in this order because exchanges in flight must be given up before their memory is freed.
-  Buffer sum_;  // the job's sum; empty without peers, when the accumulator has it
-  std::unique_ptr<SharedMemoryTransport>
-      shared_memory_transport_;  // null without peers whose memory could be read
-  std::unique_ptr<TreeAccumulator> accumulator_;
-  std::unique_ptr<GradientExchange> exchange_;   // null without peers
+  TreeAllReduce all_reduce_;
   std::vector<MicrobatchInput> inputs_;          // [lane]
   std::vector<StepClock::LaneTime> lane_times_;  // [lane]: of this step
 
   StepPlan plan_;
-  const EpochOrder* order_ = nullptr;
+  std::int64_t order_epoch_ = -1;
+  EpochOrder order_;                        // of order_epoch_
   std::atomic<std::int64_t> next_leaf_{0};  // lanes take leaves in ascending order
 };
 

@@ -30,7 +30,8 @@ void RunSaver::lock() {
                        place_.generation <= 1 ? kLockPatience : kLockPatienceAfterRestart);
 }
 
-void RunSaver::open(std::optional<TrainState> state) {
+void RunSaver::open(std::optional<TrainState> state, Collect collect) {
+  collect_ = std::move(collect);
   if (!has_own_disk()) return;
   saver_.emplace(config_.output_dir, replica_.program, config_.train.save_total_limit);
   copy_ = state ? *std::move(state) : replica_.snapshot();
@@ -85,22 +86,24 @@ void RunSaver::check() {
 
 std::optional<double> RunSaver::save(bool on_disk) {
   const auto begin = std::chrono::steady_clock::now();
-  if (!saver_) return std::nullopt;
+  if (!saver_ && !collect_) return std::nullopt;
   const Range range(*replica_.device, Operation::Kind::kSave);
   const bool is_new = std::exchange(saved_step_, replica_.state.step) != replica_.state.step;
   if (is_new) with_saver([&] { saver_->wait(); });
+  if (is_new && collect_) collect_(saver_ ? &copy_ : nullptr);
   if (is_new && saver_) {
     replica_.begin_snapshot(copy_);
     stop_point(StopPoint::kSaving);
     saver_->save(copy_, [this] { replica_.finish_snapshot(copy_); });
   }
   if (on_disk) with_saver([&] { saver_->wait(); });
-  if (!is_new) return std::nullopt;
+  if (!is_new || !saver_) return std::nullopt;
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
 bool RunSaver::save_last() {
   with_saver([&] { saver_->wait(); });
+  if (collect_) collect_(saver_ ? &copy_ : nullptr);
   if (!saver_) return true;
   replica_.begin_snapshot(copy_);
   replica_.finish_snapshot(copy_);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -27,10 +28,14 @@ class RunSaver {
   void lock();
   // Called by all ranks, once the replica has the state that the generation begins with. Finds out whether
   // this rank saves. `state`: a copy of the replica's state that can be reused.
-  void open(std::optional<TrainState> state);
+  // `collect`: puts what other ranks alone hold of a state that is saved into the copy, or, where that is
+  // null, only sends what they need; called by all ranks.
+  using Collect = std::function<void(TrainState*)>;
+  void open(std::optional<TrainState> state, Collect collect = {});
   // Makes room for snapshots. To be called when all that training needs of the device's memory is there.
   void make_saves_fast();
 
+  // The functions below are called by all ranks, after the same step.
   void check();  // reports a full disk before the next save
   // Costs the loop a copy, unless the disk is slower than the saves come. `on_disk`: returns when the
   // checkpoint is written. Returns the milliseconds that the loop waited; nothing where no save began, since
@@ -56,6 +61,7 @@ class RunSaver {
   const Place place_;
   ProcessGroup& group_;
   std::optional<OutputLock> output_lock_;
+  Collect collect_;           // or none
   TrainState copy_;           // the state that is being written
   std::vector<Buffer> pins_;  // of its vectors, for the device
   std::optional<BackgroundSaver> saver_;

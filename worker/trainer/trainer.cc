@@ -4,6 +4,8 @@
 //    checkpoint, or initial values. Each node with a disk of its own gets a saver. Rank 0 opens config.json
 //    and metrics.jsonl.
 // 2. Each step: cast the stop vote, compute the mean gradient, clip, update, report, log, read the vote.
+// Local
+//    replicas make all steps up to their next sync at once, which is a step here.
 // 3. After a step, if it is time: evaluate, then hand a checkpoint to the saver. If the best model is looked
 //    for and this is it, its checkpoint is on the disk before the next step.
 // 4. After the last step: evaluate, save the last checkpoint. Rank 0 writes the model, that of the last step
@@ -38,6 +40,7 @@
 #include "worker/checkpoint/durable.h"
 #include "worker/checkpoint/keep_tokenizer.h"
 #include "worker/config/check_together.h"
+#include "worker/core/local_replicas.h"
 #include "worker/core/sampler.h"
 #include "worker/device/device.h"
 #include "worker/device/lane_team.h"
@@ -50,9 +53,11 @@
 #include "worker/trainer/divergence.h"
 #include "worker/trainer/evaluation.h"
 #include "worker/trainer/gradient_step.h"
+#include "worker/trainer/local_replicas.h"
 #include "worker/trainer/phase_clock.h"
 #include "worker/trainer/run_saver.h"
 #include "worker/trainer/step_clock.h"
+#include "worker/trainer/steps.h"
 #include "worker/trainer/stop_vote.h"
 #include "worker/trainer/sync_check.h"
 
@@ -80,7 +85,6 @@ class Trainer {
   void begin_writing(const ResumePoint& start);
   void tell_recovery(const ResumePoint& start);
   void report_drift(const ResumePoint& start);
-  std::optional<StepPlan> step_behind(const StepPlan& plan) const;  // in the same epoch
   Vote one_step();
   void log_step(double learning_rate, double norm);
   void tell_line(const TrainMetrics& line);
@@ -89,8 +93,6 @@ class Trainer {
   void take_into_account(const Evaluation& evaluation);
   void save_best();
   void look_for_divergence(double loss);
-  void meet_at_fault();
-  WorkerError divergence(const StepPlan& plan, const StepResult& step, const float* gradient);
   void save_now(bool on_disk = false);
   Outcome leave(Vote vote);
   void finish();
@@ -104,9 +106,13 @@ class Trainer {
   double samples_of(const StepStats& stats) const { return stats.targets / replica_.program.sample.targets; }
   bool trains_on_tokens() const { return replica_.program.sample.input == SampleSpec::Input::kTokens; }
   bool is_writer() const { return place_.rank == 0; }
+  // Whether what is done every so many steps is to be done after the step in hand.
+  bool passed(std::int64_t steps) const {
+    return passes(sync_before(state_.step, train_.steps_between_syncs()), state_.step, steps);
+  }
   bool is_due(IntervalStrategy strategy, std::int64_t steps) const {
-    if (strategy == IntervalStrategy::kEpoch) return state_.step % batches_.steps_per_epoch() == 0;
-    return strategy == IntervalStrategy::kSteps && steps > 0 && state_.step % steps == 0;
+    if (strategy == IntervalStrategy::kEpoch) return passed(batches_.steps_per_epoch());
+    return strategy == IntervalStrategy::kSteps && steps > 0 && passed(steps);
   }
   bool evaluation_is_due() const { return is_due(train_.eval_strategy, train_.eval_steps); }
   bool saves_while_training() const {
@@ -129,13 +135,11 @@ class Trainer {
   const BatchSampler batches_;
   StepClock clock_;
   PhaseClock phases_;
-  std::optional<GradientStep> gradient_step_;  // from the first step to the last
   StopVote stop_vote_;
+  std::optional<LocalReplicas> local_;  // if the config has some
+  std::optional<Steps> steps_;          // from the first one to the last
   RunSaver saver_;
   std::unique_ptr<MetricsWriter> metrics_;  // rank 0's
-
-  std::int64_t order_epoch_ = -1;
-  EpochOrder order_;  // of order_epoch_
 
   StepStats since_lap_, since_report_;
   double samples_ = 0;  // trained in this generation, up to the last line of metrics
@@ -204,9 +208,14 @@ void Trainer::begin() {
   state_.config_json = to_canonical_json(config_);
   progress_.first_step = state_.step;
   progress_.from_in_memory_checkpoint = start.from == ResumePoint::kInMemoryCheckpoint;
-  saver_.open(std::exchange(start.state, std::nullopt));
-  gradient_step_.emplace(train_, replica_.program, *replica_.data.train, group_, *replica_.device,
-                         replica_.lanes, clock_);
+  if (train_.has_local_replicas()) {
+    local_.emplace(replica_, *start.state, group_, clock_);
+    state_.has_values = false;  // the replicas' are elsewhere, too
+  }
+  saver_.open(std::exchange(start.state, std::nullopt),
+              local_ ? [this](TrainState* copy) { local_->collect(copy); } : RunSaver::Collect());
+  steps_.emplace(replica_, local_ ? &*local_ : nullptr, place_, group_, batches_, clock_, stop_vote_,
+                 [this] { return wish(); });
   if (saves_while_training()) saver_.make_saves_fast();
   if (is_writer()) begin_writing(start);
   // The rank that had to save the best model may have been lost after the others had recorded its step.
@@ -286,90 +295,38 @@ void Trainer::report_drift(const ResumePoint& start) {
   }
 }
 
-std::optional<StepPlan> Trainer::step_behind(const StepPlan& plan) const {
-  if (state_.step + 1 >= batches_.total_steps()) return std::nullopt;
-  const StepPlan next = batches_.step(state_.step + 1);
-  return next.epoch == plan.epoch ? std::optional(next) : std::nullopt;
-}
-
 // Returns what all ranks are to do after this step.
 Vote Trainer::one_step() {
   const Range range(*replica_.device, Operation::Kind::kStep);
   const auto begin = Clock::now();
-  OperationLog::at(place_.generation, state_.step);
-  stop_vote_.cast(wish());
-  const StepPlan plan = batches_.step(state_.step);
-  if (plan.epoch != order_epoch_) {
-    StepClock::Scope timed(clock_, StepClock::kData);
-    order_ = EpochOrder(train_.seed, plan.epoch, replica_.data.train->size());
-    order_epoch_ = plan.epoch;
-  }
-  float* const sum = gradient_step_->run(plan, order_, state_.parameters.data(), step_behind(plan));
-  stop_point(StopPoint::kExchanged);
-
-  if (replica_.in_memory_checkpoint) replica_.in_memory_checkpoint->wait();
-  const double learning_rate = learning_rate_at(train_, state_.step, batches_.total_steps());
-  const bool log = (state_.step + 1) % std::max<std::int64_t>(1, train_.logging_steps) == 0 ||
-                   state_.step + 1 == batches_.total_steps();
-  UpdateRule rule = update_rule(train_, state_.step, learning_rate);
-  rule.norm_wanted = log;
-  rule.finite_only = train_.on_divergence == DivergenceAction::kStop;
-  StepResult step;
-  {
-    StepClock::Scope timed(clock_, StepClock::kMath);
-    step = replica_.update(rule, sum);
-  }
-  if (!step.applied) {
-    meet_at_fault();
-    throw divergence(plan, step, sum + kStatisticsFloats);
-  }
+  const std::int64_t before = state_.step, total = batches_.total_steps();
+  const std::int64_t after = steps_->next();
+  const bool log = after == total || passes(before, after, std::max<std::int64_t>(1, train_.logging_steps));
+  const Steps::Made made = steps_->run(log);
   stop_point(StopPoint::kUpdated);
-  replica_.log.loss += step.stats.loss, replica_.log.targets += step.stats.targets;
-  since_lap_ += step.stats;
-  since_report_ += step.stats;
-  look_for_divergence(step.stats.loss);
-  ++state_.step;
+  replica_.log.loss += made.stats.loss, replica_.log.targets += made.stats.targets;
+  since_lap_ += made.stats;
+  since_report_ += made.stats;
+  state_.step = after;
+  look_for_divergence(made.stats.loss);
   newest_evaluation_.reset();
-  progress_.epoch = static_cast<double>(state_.step) / static_cast<double>(batches_.steps_per_epoch());
-  progress_.learning_rate = learning_rate;
-  if (log) log_step(learning_rate, step.norm);
+  progress_.epoch = static_cast<double>(after) / static_cast<double>(batches_.steps_per_epoch());
+  progress_.learning_rate = learning_rate_at(train_, after - 1, total);
+  if (log) log_step(progress_.learning_rate, made.norm);
   report(Phase::kTraining);
-  if (replica_.in_memory_checkpoint && state_.step % config_.recovery.in_memory_checkpoint_steps == 0)
+  if (replica_.in_memory_checkpoint && passed(config_.recovery.in_memory_checkpoint_steps))
     replica_.in_memory_checkpoint->start(place_.generation);
   const Vote vote = [this] {
     StepClock::Scope waiting(clock_, StepClock::kGradients);
     return stop_vote_.result();
   }();
-  if (train_.verify_sync_steps > 0 && state_.step % train_.verify_sync_steps == 0)
-    verify_sync(replica_.program, replica_.parameter_hashes(), state_.step, group_);
+  if (train_.verify_sync_steps > 0 && passed(train_.verify_sync_steps))
+    verify_sync(replica_.program, replica_.parameter_hashes(), after, group_);
   if (!progress_.step_durations) progress_.step_durations.emplace();
-  progress_.step_durations->add(std::chrono::duration<double>(Clock::now() - begin).count());
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  for (std::int64_t step = before; step < after; ++step)
+    progress_.step_durations->add(seconds / static_cast<double>(after - before));
   return vote;
-}
-
-// All ranks find the fault. The first one's end would have the others leave their step, and keep it to
-// themselves, so none goes before all are here. No message may be under way then.
-void Trainer::meet_at_fault() {
-  try {
-    stop_vote_.result();
-    group_.barrier();
-  } catch (const WorkerError&) {  // a peer was lost meanwhile; the fault is there all the same
-  }
-}
-
-// The error that all ranks end with. The step was not made, so its microbatches can be computed again.
-WorkerError Trainer::divergence(const StepPlan& plan, const StepResult& step, const float* gradient) {
-  std::vector<float> values(replica_.program.size);
-  replica_.device->arithmetic().copy(*replica_.stream, values.data(), gradient, values.size());
-  replica_.stream->wait();
-  const std::optional<std::int64_t> leaf = gradient_step_->first_not_finite(state_.parameters.data());
-  return diverged({.program = replica_.program,
-                   .step = state_.step + 1,
-                   .loss = step.stats.loss,
-                   .parameters = replica_.snapshot().parameters,
-                   .gradient = values,
-                   .leaf = leaf,
-                   .leaves = plan.leaves});
 }
 
 void Trainer::log_step(double learning_rate, double norm) {
@@ -433,7 +390,7 @@ void Trainer::report(Phase phase) {
   progress_.checkpoints = saver_.checkpoints();
   if (phase == Phase::kTraining) {
     progress_.step_times = clock_.times(state_.step - *progress_.first_step);
-    gradient_step_->complete(&*progress_.step_times);
+    steps_->complete(&*progress_.step_times);
   }
   agent_.report(progress_);
 }
@@ -443,7 +400,7 @@ void Trainer::look_for_divergence(double loss) {
   if (diverged_ || std::isfinite(loss)) return;
   diverged_ = true;
   if (!is_writer()) return;
-  log_warn("step " + std::to_string(state_.step + 1) +
+  log_warn("step " + std::to_string(state_.step) +
            ": the loss is not finite, so the model is lost from here on. " + kAgainstDivergence);
 }
 
@@ -520,8 +477,11 @@ void Trainer::save_now(bool on_disk) {
 // worker's end for the whole group's.
 Outcome Trainer::leave(Vote vote) {
   stop_point(StopPoint::kLeaving);
-  gradient_step_->end();
-  if (vote == Vote::kPause) return Outcome::kPaused;
+  steps_->end();
+  if (vote == Vote::kPause) {
+    if (local_) saver_.save_last();  // what the next generation begins with
+    return Outcome::kPaused;
+  }
   phases_.enter(Phase::kSaving);
   report(Phase::kSaving);
   const bool saved = saver_.save_last();
@@ -540,8 +500,8 @@ void Trainer::finish() {
   phases_.enter(Phase::kSaving);
   report(Phase::kSaving);
   saver_.save_last();
-  gradient_step_->end();
-  gradient_step_.reset();  // its memory is what the best model is read into
+  steps_->end();
+  steps_.reset();  // its memory is what the best model is read into
   const std::optional<std::vector<float>> best = best_parameters();
   if (is_writer()) complete(best, seconds);
   stop_point(StopPoint::kLastBarrier);

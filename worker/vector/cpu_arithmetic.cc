@@ -219,12 +219,12 @@ class CpuArithmetic final : public Arithmetic {
     float* const mean = sum + kStatisticsFloats;
     Mean(rule.replicas).make(mean, mean, vectors.size);
     std::copy_n(mean, vectors.running, vectors.parameters);
-    const VectorRange trained{vectors.running, vectors.size};
-    each_piece(trained, parallel, [&](std::size_t, const VectorRange& piece) {
+    const VectorRange moved{.begin = vectors.running, .end = vectors.size};
+    each_piece(moved, parallel, [&](std::size_t, const VectorRange& piece) {
       float* const buffer = vectors.slots.empty() ? nullptr : vectors.slots[0] + piece.begin;
       vector::loops().outer(rule, mean + piece.begin, vectors.parameters + piece.begin, buffer, piece.size());
     });
-    result.norm = norm_of(Mean(1), mean, trained, parallel);
+    result.norm = norm_of(Mean(1), mean, moved, parallel);
     return result;
   }
 };

@@ -64,6 +64,14 @@ TEST_CASE("each fault names its place, what was found and what is allowed") {
       {R"({"early_stopping_patience": 2, "eval_steps": 0})",
        "c.json: /train/early_stopping_patience: 2 has no effect without evaluations (use eval_strategy "
        "\"steps\" with eval_steps, or \"epoch\")"},
+      {R"({"local_replicas": 3})",
+       "c.json: /train/local_replicas: 3 does not divide the 8 microbatches of a step (allowed: a divisor, "
+       "e.g. "
+       "2 or 4)"},
+      {R"({"local_replicas": 2, "reduction": "ring"})",
+       "c.json: /train/local_replicas: 2 needs reduction \"tree\""},
+      {R"({"outer_momentum": 0.5})",
+       "c.json: /train/outer_momentum: 0.5 has no effect with local_replicas 1 (use 2 or more)"},
       {R"({"nesterov": true, "momentum": 0})", "c.json: /train/nesterov: needs a momentum, which is 0"},
       {R"({"nesterov": true, "optim": "adamw"})",
        "c.json: /train/nesterov: has no effect with optim \"adamw\" (use \"sgd\")"},

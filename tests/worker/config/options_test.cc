@@ -82,6 +82,7 @@ const std::vector<Bounds>& bounds() {
   const std::vector<std::string> min_lr = {"train.lr_scheduler_type=cosine_with_min_lr"};
   const std::vector<std::string> stable = {"train.lr_scheduler_type=warmup_stable_decay",
                                            "train.lr_scheduler_kwargs.num_decay_steps=1"};
+  const std::vector<std::string> replicas = {"train.local_replicas=2"};
   static const std::vector<Bounds> all = {
       {"train.num_train_epochs", {"1", "1000000"}, {"0", "1000001"}},
       {"train.max_steps", {"-1", "1", "1000000000000"}, {"-2", "0", "1000000000001"}},
@@ -127,6 +128,10 @@ const std::vector<Bounds>& bounds() {
        {"train.distill_from=teacher"}},
       {"train.distill_alpha", {"0", "1"}, {"-5e-324", "1.0000000000000002"}, {"train.distill_from=teacher"}},
       {"train.seed", {"0", "18446744073709551615"}, {"-1", "18446744073709551616"}},
+      {"train.local_replicas", {"1", "1024"}, {"0", "1025"}, {"train.global_batch_size=16384"}},
+      {"train.sync_every", {"1", "1000000"}, {"0", "1000001"}},
+      {"train.outer_learning_rate", {"5e-324", "10"}, {"0", "10.000000000000002"}, replicas},
+      {"train.outer_momentum", fraction, no_fraction, replicas},
       {"train.verify_sync_steps", steps, no_steps},
       {"recovery.in_memory_checkpoint_steps", steps, no_steps},
       {"train.logging_steps", {"1", "1000000000000"}, {"0", "1000000000001"}},

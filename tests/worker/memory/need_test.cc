@@ -93,6 +93,24 @@ TEST_CASE("peers send their partial sums, and fewer microbatches of one's own ma
   CHECK(question.need().gradients == 2 * question.need().parameters);
 }
 
+TEST_CASE("local replicas have parameters and slots of their own, and a sum") {
+  Question question;
+  const MemoryNeed plain = question.need();
+  const std::uint64_t slots = plain.optimizer / plain.parameters;
+  question.config.train.local_replicas = 4;
+  question.config.train.outer_momentum = 0.9;
+  const MemoryNeed alone = question.need(), four = [&] {
+    question.spread.world_size = 4;
+    return question.need();
+  }();
+  CHECK(alone.parameters == 5 * plain.parameters);
+  CHECK(alone.optimizer == (1 + 4 * slots) * plain.parameters);
+  CHECK(alone.gradients > plain.gradients);
+  CHECK(four.parameters == 2 * plain.parameters);
+  CHECK(four.optimizer == (1 + slots) * plain.parameters);
+  CHECK(four.checkpoint == (2 + 4 * slots) * plain.parameters);
+}
+
 TEST_CASE("who does not save has given back what it started from") {
   Question question;
   CHECK(question.need(false).checkpoint == 0);

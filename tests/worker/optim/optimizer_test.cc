@@ -46,6 +46,17 @@ void apply(const TrainConfig& config, std::int64_t step, double learning_rate,
   cpu->update(*cpu->make_stream(), update_rule(config, step, learning_rate), sum.data(), vectors, {});
 }
 
+TEST_CASE("a checkpoint has the outer step's momentum, and what each local replica's optimizer keeps") {
+  TrainConfig config;
+  CHECK(slot_names(config) == std::vector<std::string>{"momentum_buffer"});
+  config.local_replicas = 2;
+  CHECK(slot_names(config) ==
+        std::vector<std::string>{"replica_0_momentum_buffer", "replica_1_momentum_buffer"});
+  config.outer_momentum = 0.9;
+  CHECK(slot_names(config)[0] == "outer_momentum_buffer");
+  CHECK(slot_names(config).size() == 3);
+}
+
 // Three steps from fixed values; returns what the optimizer kept.
 std::vector<OptimizerSlot> check_steps(const TrainConfig& config, const std::vector<double>& expected) {
   std::vector<float> parameters{0.5f, -1.25f, 3.0f, 1e-3f};

@@ -84,7 +84,8 @@ Replica::Replica(const JobConfig& config, const Datasets& data, int lanes, std::
       statistics_(running_statistics(program)) {
   stream->set_name("update");
   state.parameters = device->arithmetic().allocate(Where::kDevice, program.size);
-  for (const std::string& name : slot_names(config.train))
+  const bool local = config.train.has_local_replicas();
+  for (const std::string& name : local ? outer_slot_names(config.train) : slot_names(config.train))
     state.slots.push_back({name, device->arithmetic().allocate(Where::kDevice, program.size)});
 }
 
@@ -109,19 +110,28 @@ TrainState Replica::snapshot() const {
   if (state.has_values) copy.parameters = on_host(state.parameters);
   for (const ReplicaState::Slot& slot : state.slots)
     copy.optimizer.push_back({slot.name, on_host(slot.values)});
+  const std::vector<std::string> names = slot_names(config.train);
+  for (std::size_t i = state.slots.size(); i < names.size(); ++i)  // local replicas'
+    copy.optimizer.push_back({names[i], std::vector<float>(program.size)});
   return copy;
 }
 
-std::vector<float*> Replica::vectors() const {
-  std::vector<float*> all{state.parameters.data()};
+std::vector<float*> Replica::slots() const {
+  std::vector<float*> all;
   for (const ReplicaState::Slot& slot : state.slots) all.push_back(slot.values.data());
+  return all;
+}
+
+std::vector<float*> Replica::vectors() const {
+  std::vector<float*> all = slots();
+  all.insert(all.begin(), state.parameters.data());
   return all;
 }
 
 void Replica::copy_out(Stream& on, std::span<const float* const> from, TrainState& to) const {
   Arithmetic& arithmetic = device->arithmetic();
   arithmetic.copy(on, to.parameters.data(), from[0], program.size);
-  for (std::size_t i = 0; i < to.optimizer.size(); ++i)
+  for (std::size_t i = 0; i + 1 < from.size(); ++i)
     arithmetic.copy(on, to.optimizer[i].values.data(), from[1 + i], program.size);
   on.wait();
 }
@@ -179,18 +189,32 @@ void Replica::restore(const TrainState& from) {
   state.has_values = true;
 }
 
+UpdatedVectors Replica::updated(float* parameters, std::vector<float*> slots) const {
+  return {.size = program.size,
+          .parameters = parameters,
+          .slots = std::move(slots),
+          .decaying = decaying_,
+          .running = program.running,
+          .statistics = statistics_};
+}
+
+Parallel Replica::on_lanes() {
+  return [this](const auto& work) { lanes.run([&](int index, Lane&) { work(index, lanes.size()); }); };
+}
+
 StepResult Replica::update(const UpdateRule& rule, float* sum) {
+  return update(rule, sum, state.parameters.data(), slots());
+}
+
+StepResult Replica::update(const UpdateRule& rule, float* sum, float* parameters, std::vector<float*> slots) {
   const Range range(*device, Operation::Kind::kUpdate);
-  UpdatedVectors vectors{.size = program.size,
-                         .parameters = state.parameters.data(),
-                         .slots = {},
-                         .decaying = decaying_,
-                         .running = program.running,
-                         .statistics = statistics_};
-  for (const ReplicaState::Slot& slot : state.slots) vectors.slots.push_back(slot.values.data());
-  return device->arithmetic().update(*stream, rule, sum, vectors, [this](const auto& work) {
-    lanes.run([&](int index, Lane&) { work(index, lanes.size()); });
-  });
+  return device->arithmetic().update(*stream, rule, sum, updated(parameters, std::move(slots)), on_lanes());
+}
+
+StepResult Replica::outer_update(const OuterRule& rule, float* sum) {
+  const Range range(*device, Operation::Kind::kUpdate);
+  return device->arithmetic().outer_update(*stream, rule, sum, updated(state.parameters.data(), slots()),
+                                           on_lanes());
 }
 
 }  // namespace dtrun::worker

@@ -28,7 +28,9 @@ struct Datasets {
 // Throws WorkerError with EX_NOINPUT.
 Datasets load_datasets(const JobConfig& config);
 
-// A TrainState whose vectors are in device memory.
+// A TrainState whose vectors are in device memory. With local replicas those of the outer step, as after the
+// last sync: the replicas have their own (local_replicas.h), which no rank has alone, so that it has no
+// values to go on with.
 struct ReplicaState {
   struct Slot {
     std::string name;
@@ -85,6 +87,10 @@ struct Replica {
   // One optimizer step with a step's sum (Arithmetic::update). Blocks. The caller counts the step. REQUIRES:
   // no copy is being made in the host's memory.
   StepResult update(const UpdateRule& rule, float* sum);
+  // The same for vectors of the caller's.
+  StepResult update(const UpdateRule& rule, float* sum, float* parameters, std::vector<float*> slots);
+  // The outer step (Arithmetic::outer_update) that takes the state to the next sync.
+  StepResult outer_update(const OuterRule& rule, float* sum);
 
   const JobConfig& config;
   const Datasets& data;
@@ -99,6 +105,9 @@ struct Replica {
   std::unique_ptr<InMemoryCheckpoint> in_memory_checkpoint;  // null: no copies
 
  private:
+  Parallel on_lanes();
+  UpdatedVectors updated(float* parameters, std::vector<float*> slots) const;
+  std::vector<float*> slots() const;
   std::vector<float> on_host(const Buffer& values) const;
   void copy_out(Stream& on, std::span<const float* const> from, TrainState& to) const;
 
