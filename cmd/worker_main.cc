@@ -128,7 +128,9 @@ int train_for(ControlClient& agent, const CudaLaunches& launches) {
       folder.empty() ? "" : std::filesystem::path(folder) / "cudnn_plans.json";
   Replica replica(config, data, job.lanes(),
                   job.device() == "cuda" ? make_cuda_device(job.gpu(), plans, launches) : make_cpu_device());
-  if (job.in_memory_checkpoint_fd() > 0) keep_in_memory_checkpoint(replica, job.in_memory_checkpoint_fd());
+  // Local replicas keep theirs in the workers.
+  if (job.in_memory_checkpoint_fd() > 0 && !config.train.has_local_replicas())
+    keep_in_memory_checkpoint(replica, job.in_memory_checkpoint_fd());
   control::Ready ready;
   for (;;) {
     stop_point(StopPoint::kReady);

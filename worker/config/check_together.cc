@@ -144,9 +144,6 @@ void check_local_replicas(const JobConfig& config, Faults* faults) {
     faults->add(place, replicas + " does not divide the " + std::to_string(microbatches) +
                            " microbatches of a step" + divisors_near(train.local_replicas, microbatches));
   if (train.reduction == ReductionType::kRing) faults->add(place, replicas + " needs reduction \"tree\"");
-  if (config.recovery.in_memory_checkpoint_steps > 0)
-    faults->add("/recovery/in_memory_checkpoint_steps",
-                "keeps no copies of local_replicas, which go on from the newest checkpoint; leave it out");
 }
 
 }  // namespace

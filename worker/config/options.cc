@@ -523,7 +523,8 @@ const std::vector<Option>& table() {
            "its agent holds, made while the next gradient is computed. If all workers die at once, "
            "the run resumes from there and reads no checkpoint. Takes twice the memory of "
            "parameters and optimizer state per worker, of the host even if they are on a GPU. 0: "
-           "never.",
+           "never. With local_replicas every worker gets the state of all of them, at the first sync from "
+           "then on, and keeps it itself.",
        .range = kZeroOrMore},
 
       {.pointer = "/launch/nproc_per_node",

@@ -94,6 +94,8 @@ class Trainer {
   void save_best();
   void look_for_divergence(double loss);
   void save_now(bool on_disk = false);
+  bool keeps() const { return local_ && config_.recovery.in_memory_checkpoint_steps > 0; }
+  void keep();
   Outcome leave(Vote vote);
   void finish();
   std::optional<std::vector<float>> best_parameters();
@@ -139,6 +141,7 @@ class Trainer {
   std::optional<LocalReplicas> local_;  // if the config has some
   std::optional<Steps> steps_;          // from the first one to the last
   RunSaver saver_;
+  std::optional<KeptState> spare_;          // memory for the next one that the replica keeps
   std::unique_ptr<MetricsWriter> metrics_;  // rank 0's
 
   StepStats since_lap_, since_report_;
@@ -184,12 +187,17 @@ void Trainer::begin() {
   report(Phase::kLoading);
   saver_.lock();
   if (replica_.in_memory_checkpoint) replica_.in_memory_checkpoint->wait();
-  const Held held{.step = state_.has_values ? std::optional(state_.step) : std::nullopt,
-                  .copied_in = state_.copied_in,
-                  .snapshot = [this] { return replica_.snapshot(); }};
+  const std::optional<KeptState>& kept = replica_.kept;
+  const Held held = kept ? Held{.step = kept->state.step,
+                                .copied_in = kept->generation,
+                                .snapshot = [&] { return kept->state; }}
+                         : Held{.step = state_.has_values ? std::optional(state_.step) : std::nullopt,
+                                .copied_in = state_.copied_in,
+                                .snapshot = [this] { return replica_.snapshot(); }};
   ResumePoint start = choose_start(config_, place_, replica_.program, held, group_, log_warn);
+  if (kept && !start.state) start.state = kept->state;
   // Before the state is restored: the log belongs to it.
-  MetricsLog log = start.from_memory() ? replica_.log : MetricsLog();
+  MetricsLog log = !start.from_memory() ? MetricsLog() : kept ? kept->log : replica_.log;
   if (start.from == ResumePoint::kCheckpoint) log.evaluations = start.state->evaluations;
   group_.broadcast(start.source_rank, std::as_writable_bytes(std::span(&log, 1)));
   replica_.log = log;
@@ -250,6 +258,9 @@ void Trainer::begin_writing(const ResumePoint& start) {
            std::to_string(batches_.total_steps()) + " steps, " + counted(place_.world_size, "worker") +
            " x " + counted(replica_.lanes.size(), "lane"));
   if (memory) log_info("memory of each worker at its peak: about " + in_words(*memory));
+  if (local_ && config_.recovery.in_memory_checkpoint_steps > 0)
+    log_info("every worker keeps the state of all local replicas, at the first sync from every " +
+             std::to_string(config_.recovery.in_memory_checkpoint_steps) + " steps on");
   if (replica_.in_memory_checkpoint)
     log_info("copies in the host's memory, every " +
              counted(config_.recovery.in_memory_checkpoint_steps, "step") + ": " +
@@ -316,6 +327,7 @@ Vote Trainer::one_step() {
   report(Phase::kTraining);
   if (replica_.in_memory_checkpoint && passed(config_.recovery.in_memory_checkpoint_steps))
     replica_.in_memory_checkpoint->start(place_.generation);
+  if (keeps() && passed(config_.recovery.in_memory_checkpoint_steps)) keep();
   const Vote vote = [this] {
     StepClock::Scope waiting(clock_, StepClock::kGradients);
     return stop_vote_.result();
@@ -473,13 +485,28 @@ void Trainer::save_now(bool on_disk) {
   if (waited && metrics_) metrics_->write(SaveMetrics{.step = state_.step, .stall_milliseconds = *waited});
 }
 
+// Every rank gets the whole state of this sync. The one before stays until it is there.
+void Trainer::keep() {
+  if (!spare_) spare_.emplace().state = replica_.snapshot();
+  spare_->generation = place_.generation;
+  spare_->log = replica_.log;
+  spare_->state.parameters.resize(replica_.program.size);
+  replica_.begin_snapshot(spare_->state);
+  local_->collect(&spare_->state);
+  std::swap(replica_.kept, spare_);
+}
+
 // All ranks are here after the same step. Nobody leaves before the state is safe: an agent may take the first
 // worker's end for the whole group's.
 Outcome Trainer::leave(Vote vote) {
   stop_point(StopPoint::kLeaving);
   steps_->end();
   if (vote == Vote::kPause) {
-    if (local_) saver_.save_last();  // what the next generation begins with
+    // What the next generation begins with.
+    if (keeps())
+      keep();
+    else if (local_)
+      saver_.save_last();
     return Outcome::kPaused;
   }
   phases_.enter(Phase::kSaving);

@@ -171,6 +171,27 @@ inline WorkerError refusal(const JobConfig& config, std::int64_t generation = 1)
   return WorkerError(0, "");
 }
 
+// A rank of generation 1, which loses a peer, and of generation 2, in one process: exit code 0 if it went on
+// with its own state.
+inline int live_through_two_generations(const Job& job, const JobConfig& config, int rank, int worlds[2]) {
+  const Datasets data = load_datasets(config);
+  Replica replica(config, data, 1);
+  for (const int generation : {1, 2}) {
+    const int world = worlds[generation - 1];
+    DirectoryStore store(job.directory.path() / ("store" + std::to_string(generation)));
+    const auto group = connect(rank, world, store, milliseconds(20000));
+    TestLink link;
+    try {
+      const Outcome outcome = train(replica, {rank, world, rank, generation}, *group, link);
+      const bool went_on = link.began_at_.value_or(0) > 0;
+      return generation == 2 && outcome == Outcome::kCompleted && went_on ? 0 : 1;
+    } catch (const WorkerError& error) {
+      if (generation == 2 || error.exit_code() != kExitWorkerPeerLost) return 2;
+    }
+  }
+  return 3;
+}
+
 // Without what rightly differs between worlds and runs: times, rates, shares, the world size.
 inline std::vector<std::array<std::string, 3>> losses(const std::string& metrics) {
   auto value = [](const std::string& line, const std::string& key) {

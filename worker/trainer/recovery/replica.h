@@ -58,6 +58,13 @@ struct Replica;
 // vectors are in a device's own memory.
 std::optional<MemoryNeed> memory_of(const Replica& replica, int world_size);
 
+// A whole state of a sync of local replicas, in the host's memory.
+struct KeptState {
+  std::int64_t generation = 0;  // that made it
+  TrainState state;
+  MetricsLog log;
+};
+
 struct Replica {
   // config and data must outlive this. The state is that before the first step, without values. Throws
   // WorkerError with EX_CONFIG if config and data do not fit each other.
@@ -103,6 +110,7 @@ struct Replica {
   ReplicaState state;
   MetricsLog log;                                            // changes with the state
   std::unique_ptr<InMemoryCheckpoint> in_memory_checkpoint;  // null: no copies
+  std::optional<KeptState> kept;  // of local replicas; the newest that this worker has, or none
 
  private:
   Parallel on_lanes();

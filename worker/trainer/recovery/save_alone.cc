@@ -26,7 +26,7 @@ void log_alone(const Replica& replica) {
 }  // namespace
 
 void save_alone(const Replica& replica) {
-  const TrainState state = replica.snapshot();
+  const TrainState state = replica.kept ? replica.kept->state : replica.snapshot();
   const JobConfig& config = replica.config;
   if (state.parameters.empty() || state.step == 0) return;
   try {
@@ -36,7 +36,7 @@ void save_alone(const Replica& replica) {
     if (newest && *newest >= state.step) return;
     save_checkpoint(config.output_dir, replica.program, state, config.train.save_total_limit);
     log_info("stopped after step " + std::to_string(state.step) + "; checkpoint saved");
-    log_alone(replica);
+    if (!replica.kept) log_alone(replica);
   } catch (const WorkerError& error) {
     log_warn("the state of step " + std::to_string(state.step) + " was not saved: " + error.what());
   }

@@ -1,0 +1,125 @@
+// Local replicas between hosts with a slow network: the bytes that go over it, and what that saves.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/hosts.h"
+#include "tests/e2e/training.h"
+#include "tests/support/skip.h"
+
+using namespace dtrun::test;
+using nlohmann::json;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr int kParameters = 64 * 2048 + 2048 + 2048 * 10 + 10;  // 0.6 MB
+constexpr double kSync = 4.0 * kParameters;                     // bytes to a peer
+
+// A training of one worker on each of two hosts.
+class Pair {
+ public:
+  Pair() {
+    for (int host = 0; host < 2; ++host)
+      REQUIRE(run(hosts_.on(host, {"tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "50mbit",
+                                   "burst", "64kb", "latency", "500ms"}))
+                  .exit_code == 0);
+  }
+
+  struct Outcome {
+    double bytes = 0, steps_per_second = 0;
+    std::string model;
+  };
+  Outcome train(const std::string& output, int steps, int replicas, int every) {
+    const double before = sent();
+    std::vector<std::unique_ptr<Process>> jobs;
+    for (int host = 0; host < 2; ++host)
+      jobs.push_back(std::make_unique<Process>(hosts_.on(host, job(host, output, steps, replicas, every))));
+    for (const auto& one : jobs) {
+      const Ended ended = one->end();
+      REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
+    }
+    const auto place = hosts_.seen_from_here(0, output);
+    return {.bytes = sent() - before, .steps_per_second = speed(place), .model = model(place)};
+  }
+
+ private:
+  Words job(int host, const std::string& output, int steps, int replicas, int every) const {
+    const json config{{"output_dir", (hosts_.directory() / output).string()},
+                      {"model", {{"type", "mlp"}, {"hidden_sizes", {2048}}}},
+                      {"data", {{"type", "synthetic"}, {"samples", 2000}, {"shape", {1, 8, 8}}}},
+                      {"train",
+                       {{"max_steps", steps},
+                        {"global_batch_size", 16},
+                        {"micro_batch_size", 8},
+                        {"momentum", 0},
+                        {"eval_steps", 0},
+                        {"save_steps", 0},
+                        {"logging_steps", every},
+                        {"local_replicas", replicas},
+                        {"sync_every", every}}}};
+    const std::string file = output + std::to_string(host) + ".json";
+    write_text(folder_ / file, config.dump());
+    return {kDtrun,
+            "--nnodes",
+            "2",
+            "--node_rank",
+            std::to_string(host),
+            "--nproc_per_node",
+            "1",
+            "--lanes",
+            "1",
+            "--rdzv_endpoint",
+            Hosts::address(0) + ":29400",
+            "--rdzv_id",
+            output,
+            "--insecure",
+            (folder_ / file).string()};
+  }
+  double sent() const {
+    return std::stod(run(hosts_.on(1, {"awk", "/eth0:/ { print $10 }", "/proc/net/dev"})).out);
+  }
+  // Between the first and the last line of metrics.
+  static double speed(const std::filesystem::path& output) {
+    std::istringstream metrics(read_text(output / "metrics.jsonl"));
+    std::vector<json> lines;
+    for (std::string line; std::getline(metrics, line);)
+      if (json event = json::parse(line); event["event"] == "train") lines.push_back(std::move(event));
+    REQUIRE(lines.size() >= 2);
+    const auto between = [&](const char* what) {
+      return lines.back()[what].get<double>() - lines.front()[what].get<double>();
+    };
+    return between("step") / between("time");
+  }
+
+  const Folder folder_;
+  Hosts hosts_{2};
+};
+
+}  // namespace
+
+TEST_CASE(
+    "over 50 Mbit/s local replicas send their parameters once in H steps, and train ten times as fast") {
+  if (const std::string why = why_no_hosts(); !why.empty()) return skip(why);
+  Pair pair;
+  const auto plain = pair.train("plain", 12, 1, 1);
+  CHECK(plain.bytes > 12 * kSync);
+  MESSAGE("plain: " << plain.steps_per_second << " steps/s");
+  for (const int every : {8, 32, 128}) {
+    CAPTURE(every);
+    const int steps = 4 * every;
+    const auto local = pair.train("local" + std::to_string(every), steps, 2, every);
+    MESSAGE("H = " << every << ": " << local.steps_per_second << " steps/s, " << local.bytes / steps
+                   << " bytes a step");
+    // The rest is the meeting, and what agents say.
+    CHECK(local.bytes > 4 * kSync);
+    CHECK(local.bytes < 4 * kSync * 1.1 + 200e3);
+    if (every >= 32) CHECK(local.steps_per_second > 10 * plain.steps_per_second);
+  }
+}
