@@ -41,7 +41,8 @@ class LaneTeam {
   std::vector<std::thread> threads_;
 
   // A call: work_ is set, then round_ goes up, which wakes the threads; each counts running_ down at its end.
-  // std::atomic::wait spins a little before it sleeps, which suits steps of a few milliseconds.
+  // Both are looked at for a moment before the waiting thread sleeps, which suits steps of a few
+  // milliseconds.
   const Work* work_ = nullptr;
   bool closing_ = false;
   std::atomic<unsigned> round_{0};

@@ -48,7 +48,6 @@ std::map<std::string, Launch> launches_of_a_step(const JobConfig& config, std::s
   const BatchSampler batches(data.train->size(), config.train.global_batch_size,
                              config.train.micro_batch_size, config.train.num_train_epochs,
                              config.train.max_steps, config.train.dataloader_drop_last);
-  const EpochOrder order(config.train.seed, 0, data.train->size());
   TrainState start = replica.snapshot();
   start.parameters.resize(replica.program.size);
   initialize_parameters(replica.program, config.train.seed, start.parameters);
@@ -56,7 +55,7 @@ std::map<std::string, Launch> launches_of_a_step(const JobConfig& config, std::s
   std::map<std::string, Launch> launches;
   for (int step = 0; step < 2; ++step) {
     cuda_on_cpu::list_launches();
-    float* const sum = gradient_step.run(batches.step(0), order, replica.state.parameters.data());
+    float* const sum = gradient_step.run(batches.step(0), replica.state.parameters.data());
     REQUIRE(batches.step(0).leaves == kMicrobatches);
     replica.update(update_rule(config.train, 0, 0), sum);
     launches.clear();

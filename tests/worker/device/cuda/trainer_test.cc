@@ -160,14 +160,12 @@ Steps steps_of(const JobConfig& config, bool ahead) {
                              clock);
   const BatchSampler batches(train.size(), config.train.global_batch_size, config.train.micro_batch_size, 1,
                              4);
-  const EpochOrder order(config.train.seed, 0, train.size());
   Steps steps;
   for (int step = 0; step < 4; ++step) {
     const std::int64_t before = train.filled;
     const std::optional<StepPlan> next =
         ahead && step < 3 ? std::optional(batches.step(step + 1)) : std::nullopt;
-    const float* const sum =
-        gradient_step.run(batches.step(step), order, replica.state.parameters.data(), next);
+    const float* const sum = gradient_step.run(batches.step(step), replica.state.parameters.data(), next);
     steps.filled.push_back(train.filled - before);
     std::vector<float>& host = steps.sums.emplace_back(replica.program.size);
     replica.device->arithmetic().copy(*replica.stream, host.data(), sum + kStatisticsFloats, host.size());
