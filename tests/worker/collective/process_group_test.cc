@@ -13,6 +13,7 @@
 #include "tests/worker/vector/async_arithmetic.h"
 #include "worker/collective/gradient_exchange.h"
 #include "worker/collective/shared_memory_transport.h"
+#include "worker/collective/tags.h"
 #include "worker/core/tree.h"
 #include "worker/reduction/accumulator.h"
 #include "worker/reduction/exchange_plan.h"
@@ -296,6 +297,36 @@ std::vector<pid_t> ranks_in_a_loop(const Folder& directory, int world, milliseco
     }));
   }
   return pids;
+}
+
+TEST_CASE("a part of the ranks is a group of its own, with the messages of the whole one") {
+  run_as_threads(5, [](ProcessGroup& whole) {
+    const int begin = whole.rank() < 2 ? 0 : 2, end = whole.rank() < 2 ? 2 : 5;
+    const auto group = make_sub_group(whole, begin, end);
+    CHECK(group->rank() == whole.rank() - begin);
+    CHECK(group->size() == end - begin);
+    CHECK(group->global_rank(group->size() - 1) == end - 1);
+    // Both at once: a tag of the one does not meet the other's.
+    std::vector<int> some(static_cast<std::size_t>(group->size())), all(5);
+    some[static_cast<std::size_t>(group->rank())] = 10 + whole.rank();
+    all[static_cast<std::size_t>(whole.rank())] = whole.rank();
+    group->all_gather(bytes_of(some));
+    whole.all_gather(bytes_of(all));
+    for (int rank = begin; rank < end; ++rank)
+      CHECK(some[static_cast<std::size_t>(rank - begin)] == 10 + rank);
+    for (int rank = 0; rank < 5; ++rank) CHECK(all[static_cast<std::size_t>(rank)] == rank);
+    std::vector<int> peers;
+    const auto work = group->start_gather(kTagStopVote, [&](int rank) {
+      return std::as_writable_bytes(std::span(some).subspan(static_cast<std::size_t>(rank), 1));
+    });
+    work->wait_from(1, [&](int peer, auto, auto) { peers.push_back(peer); });
+    for (const int peer : peers) CHECK((peer >= 0 && peer < group->size() && peer != group->rank()));
+    CHECK(peers.size() == static_cast<std::size_t>(group->size() - 1));
+    CHECK(group->traffic().sent == whole.traffic().sent);
+    whole.barrier();
+    group->abort();
+    CHECK_THROWS_AS(whole.check(), WorkerError);
+  });
 }
 
 TEST_CASE("a peer that is killed makes the others fail within a second") {
