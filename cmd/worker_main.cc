@@ -31,6 +31,7 @@
 #include "worker/collective/process_group.h"
 #include "worker/config/tool_request.h"
 #include "worker/device/cuda_device.h"
+#include "worker/export/export_main.h"
 #include "worker/prepare/prepare.h"
 #include "worker/profile/profile.h"
 #include "worker/sample/sample.h"
@@ -192,6 +193,7 @@ std::optional<int> run_tool(std::string_view name, const std::vector<std::string
   if (name == ProfileRequest::kTool) set_up_log("dtrun");
   auto exit_code = try_tool(prepare_main, name, arguments);
   if (!exit_code) exit_code = try_tool(sample_main, name, arguments);
+  if (!exit_code) exit_code = try_tool(export_main, name, arguments);
   return exit_code ? exit_code : try_tool(profile_main, name, arguments);
 }
 

@@ -298,6 +298,17 @@ TEST_CASE("gpt2 learns from text, says perplexity, and is exported; other models
   const Ended refused = run({kDtrun, "export", (folder / "mlp").string(), (folder / "none").string()});
   CHECK(refused.exit_code == 78);
   CHECK(refused.err.find("transformers has no model like \"mlp\"; docs/model.md tells") != std::string::npos);
+  const auto cannot = [&](const std::vector<std::string>& options, int exit_code, const std::string& why) {
+    std::vector<std::string> argv{kDtrun, "export", (folder / "mlp").string(), (folder / "none").string()};
+    argv.insert(argv.end(), options.begin(), options.end());
+    const Ended ended = run(argv);
+    CHECK(ended.exit_code == exit_code);
+    CHECK_MESSAGE(ended.err.find(why) != std::string::npos, ended.err);
+  };
+  cannot({"--quantize", "q4_0"}, 78, "llama.cpp has no model like \"mlp\"");
+  cannot({"--format", "hf", "--quantize", "q8_0"}, 64,
+         "--quantize=q8_0: the format hf has no such type (it has int8 and int4)");
+  cannot({"--quantize", "int5"}, 64, "--quantize=int5: expected int8, int4, q8_0 or q4_0");
   CHECK(run({kDtrun, "sample", (folder / "mlp").string()}).err.find("a \"mlp\" writes no text") !=
         std::string::npos);
   const Ended missing = run({kDtrun, "export", (folder / "nothing").string(), (folder / "none").string()});

@@ -37,7 +37,7 @@ TEST_CASE("transformers finds the same loss in an exported GPT-2") {
   write_text(folder / "data/val.bin", tokens(3001, 2));
   const Json config{
       {"output_dir", (folder / "out").string()},
-      {"model", {{"type", "gpt2"}, {"n_layer", 3}, {"n_head", 4}, {"n_embd", 48}, {"n_positions", 40}}},
+      {"model", {{"type", "gpt2"}, {"n_layer", 3}, {"n_head", 4}, {"n_embd", 64}, {"n_positions", 40}}},
       {"data",
        {{"type", "tokens"},
         {"path", (folder / "data").string()},
@@ -60,6 +60,35 @@ TEST_CASE("transformers finds the same loss in an exported GPT-2") {
   const double ours = Json::parse(metrics.substr(at, metrics.find('\n', at) - at))["loss"];
   CHECK(std::abs(std::stod(theirs.out().substr(theirs.out().find("loss ") + 5)) - ours) < 1e-5);
   CHECK(ours < 3);  // at random it is log(50), 3.9
+
+  // Quantized, the libraries read what they themselves would have made of the weights.
+  if (const std::string why = why_no_torch_with("gguf, accelerate, compressed_tensors"); !why.empty())
+    return skip(why);
+  std::vector<std::string> compare{python, kScripts + "quantized.py",
+                                   (folder / "out/model.safetensors").string()};
+  for (const std::string how : {"q8_0", "q4_0", "int8", "int4"}) {
+    CAPTURE(how);
+    compare.push_back(folder / how);
+    Process quantized(
+        {kDtrun, "export", (folder / "out").string(), compare.back(), "--quantize", how, "--evaluate"});
+    REQUIRE_MESSAGE(quantized.wait(kLong) == 0, quantized.err());
+    const auto loss_of = [&](const std::string& line) {
+      const std::size_t at = quantized.out().find(line + ": test loss ");
+      REQUIRE_MESSAGE(at != std::string::npos, quantized.out());
+      return std::stod(quantized.out().substr(at + line.size() + 12));
+    };
+    const bool fine = how == "q8_0" || how == "int8";
+    CHECK(std::abs(loss_of("fp32") - ours) < 1e-4);
+    CHECK(std::abs(loss_of(how) - ours) < (fine ? 0.002 : 0.1));
+    CHECK((fine || loss_of(how) != loss_of("fp32")));
+  }
+  Process compared(compare, {"OMP_NUM_THREADS=1", "HF_HUB_OFFLINE=1"});
+  REQUIRE_MESSAGE(compared.wait(kLong) == 0, compared.err());
+  const std::string out = compared.out();
+  int equal = 0;
+  for (std::size_t at = 0; (at = out.find("differs by ", at)) != std::string::npos; ++at, ++equal)
+    CHECK_MESSAGE(std::stod(out.substr(at + 11)) < 1e-5, out);
+  CHECK(equal == 4);
 }
 
 TEST_CASE("transformers loads the tokenizer that goes with an exported GPT-2, and it is the run's") {

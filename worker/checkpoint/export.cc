@@ -1,6 +1,9 @@
 #include "worker/checkpoint/export.h"
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -10,8 +13,10 @@
 #include "proto/base/text_in.h"
 #include "worker/base/error.h"
 #include "worker/checkpoint/durable.h"
+#include "worker/checkpoint/layout.h"
 #include "worker/checkpoint/places.h"
 #include "worker/checkpoint/safetensors.h"
+#include "worker/quantize/gpt2_files.h"
 #include "worker/tokenizer/load.h"
 
 namespace dtrun::worker {
@@ -53,9 +58,37 @@ void refuse_run(const fs::path& directory, const fs::path& run) {
                                              "would be replaced; choose another one");
 }
 
+const char* reader_of(ExportFormat format) {
+  return format == ExportFormat::kGguf ? "llama.cpp" : "transformers";
+}
+
+struct Gpt2 {
+  Gpt2Shape shape;
+  std::vector<float> flat;
+};
+
+// As far as it can be quantized.
+Gpt2 gpt2_in(const Safetensors& file, const std::string& hub, const ExportAs& as, const fs::path& source) {
+  const auto checked = [&](auto result) {
+    if (!result.ok()) result = result.status().within(source.string());
+    return value_or_throw(std::move(result));
+  };
+  Gpt2 model{.shape = checked(gpt2_shape(hub)), .flat = {}};
+  const Program program = model.shape.program();
+  model.flat = checked(parameter_values(file, program, ""));
+  if (!std::ranges::all_of(model.flat, [](float value) { return std::isfinite(value); }))
+    throw WorkerError(kExitConfig,
+                      source.string() + ": has weights that are not finite: its training diverged");
+  if (const Status fits = as.quantize ? check_blocks(program, *as.quantize) : Status(); !fits.ok())
+    throw WorkerError(fits.exit_code(), source.string() + ": " + fits.message());
+  return model;
+}
+
+using Files = std::vector<std::pair<std::string, std::string>>;
+
 }  // namespace
 
-Exported export_model(const fs::path& run, const fs::path& directory) {
+Exported export_model(const fs::path& run, const fs::path& directory, const ExportAs& as) {
   const fs::path source = model_file_of(run);
   const std::string bytes = value_or_throw(read_text(source));
   const Result<Safetensors> file = parse_safetensors(bytes);
@@ -64,21 +97,36 @@ Exported export_model(const fs::path& run, const fs::path& directory) {
   const auto config = metadata.find("config");
   if (config == metadata.end()) {
     const auto model = metadata.find("model");
-    throw WorkerError(kExitConfig, source.string() + ": transformers has no model like " +
+    throw WorkerError(kExitConfig, source.string() + ": " + reader_of(as.format) + " has no model like " +
                                        (model == metadata.end() ? "this one" : "\"" + model->second + "\"") +
                                        "; docs/model.md tells how PyTorch loads it");
   }
   refuse_run(directory, run_directory_of(source));
   Json hub = hub_config(config->second, source);
-  std::vector<std::pair<std::string, std::string>> files{{kModelFile, bytes}};
-  if (const fs::path run_directory = run_directory_of(source); has_tokenizer(run_directory)) {
-    const LoadedTokenizer loaded = value_or_throw(load_tokenizer(run_directory));
-    for (const TokenizerFile& file : loaded.files) files.emplace_back(file.name, file.bytes);
-    files.emplace_back("tokenizer_config.json", tokenizer_config(loaded, hub).dump(2) + "\n");
-    if (const auto end = loaded.tokenizer->id_of(kEndOfText))
-      hub["bos_token_id"] = hub["eos_token_id"] = *end;
+  std::optional<LoadedTokenizer> tokenizer;
+  if (const fs::path run_directory = run_directory_of(source); has_tokenizer(run_directory))
+    tokenizer = value_or_throw(load_tokenizer(run_directory));
+  if (const auto end = tokenizer ? tokenizer->tokenizer->id_of(kEndOfText) : std::nullopt)
+    hub["bos_token_id"] = hub["eos_token_id"] = *end;
+  const std::string hub_text = hub.dump(2) + "\n";
+  Files files;
+  if (as.format == ExportFormat::kGguf) {
+    const Gpt2 model = gpt2_in(file.value(), hub_text, as, source);
+    files.emplace_back("model.gguf", gpt2_gguf(model.shape, model.flat, as.quantize,
+                                               tokenizer ? tokenizer->tokenizer.get() : nullptr));
+  } else {
+    PackedFiles packed{.model = bytes, .config = hub_text};
+    if (as.quantize) {
+      const Gpt2 model = gpt2_in(file.value(), hub_text, as, source);
+      packed = gpt2_packed(model.shape, model.flat, *as.quantize, hub_text);
+    }
+    files.emplace_back(kModelFile, std::move(packed.model));
+    if (tokenizer) {
+      for (const TokenizerFile& file : tokenizer->files) files.emplace_back(file.name, file.bytes);
+      files.emplace_back("tokenizer_config.json", tokenizer_config(*tokenizer, hub).dump(2) + "\n");
+    }
+    files.emplace_back("config.json", packed.config);  // last: transformers loads nothing without it
   }
-  files.emplace_back("config.json", hub.dump(2) + "\n");  // last: transformers loads nothing without it
   make_directories(directory);
   Exported done{.source = source, .directory = directory, .files = {}};
   for (const auto& [name, text] : files) {

@@ -1,9 +1,13 @@
 // A trained model for other programs.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "worker/quantize/blocks.h"
 
 namespace dtrun::worker {
 
@@ -13,10 +17,19 @@ struct Exported {
   std::vector<std::string> files;  // names of the files written there
 };
 
-// Writes the model of `run` (an output_dir or a checkpoint) to `directory` as Hugging Face's transformers
-// reads it, with the run's tokenizer if it has one. Each file exists whole or not at all. Throws WorkerError:
-// EX_NOINPUT if there is no model or it is damaged, EX_CONFIG if transformers has no such model, EX_IOERR or
-// EX_CANTCREAT for the directory, which must not be that of a run. Nothing is written before these checks.
-Exported export_model(const std::filesystem::path& run, const std::filesystem::path& directory);
+enum class ExportFormat : std::uint8_t { kHf, kGguf };
+
+struct ExportAs {
+  ExportFormat format = ExportFormat::kHf;
+  std::optional<Quantization> quantize = {};  // none: fp32
+};
+
+// Writes the model of `run` (an output_dir or a checkpoint) to `directory`: as Hugging Face's transformers
+// reads it, with the run's tokenizer if it has one, or as one model.gguf. Each file exists whole or not at
+// all. Throws WorkerError: EX_NOINPUT if there is no model or it is damaged, EX_CONFIG if the format has no
+// such model or cannot hold it in these integers, EX_IOERR or EX_CANTCREAT for the directory, which must not
+// be that of a run. Nothing is written before these checks. REQUIRES: the format has the type of `quantize`.
+Exported export_model(const std::filesystem::path& run, const std::filesystem::path& directory,
+                      const ExportAs& as = {});
 
 }  // namespace dtrun::worker

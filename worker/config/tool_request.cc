@@ -31,6 +31,14 @@ void for_each_field(SampleRequest& request, const auto& visit) {
   visit("seed", request.seed);
 }
 
+void for_each_field(ExportRequest& request, const auto& visit) {
+  visit("run", request.run);
+  visit("directory", request.directory);
+  visit("format", request.format);
+  visit("quantize", request.quantize);
+  visit("evaluate", request.evaluate);
+}
+
 void for_each_field(ProfileRequest& request, const auto& visit) {
   visit("config", request.config);
   visit("lanes", request.lanes);
@@ -93,9 +101,11 @@ std::optional<Request> request_of(const std::vector<std::string>& arguments) {
 
 template std::vector<std::string> arguments_of(const PrepareRequest&);
 template std::vector<std::string> arguments_of(const SampleRequest&);
+template std::vector<std::string> arguments_of(const ExportRequest&);
 template std::vector<std::string> arguments_of(const ProfileRequest&);
 template std::optional<PrepareRequest> request_of(const std::vector<std::string>&);
 template std::optional<SampleRequest> request_of(const std::vector<std::string>&);
+template std::optional<ExportRequest> request_of(const std::vector<std::string>&);
 template std::optional<ProfileRequest> request_of(const std::vector<std::string>&);
 
 }  // namespace dtrun::worker

@@ -1,6 +1,6 @@
-// dtrun's requests to the trainer's tools: `dtrun prepare`, `dtrun sample` and `dtrun profile` check their
-// options, and dtrun-worker does the work. A field that an option gives has the option's default here, and
-// nowhere else.
+// dtrun's requests to the trainer's tools: `dtrun prepare`, `dtrun sample`, `dtrun export` and `dtrun
+// profile` check their options, and dtrun-worker does the work. A field that an option gives has the option's
+// default here, and nowhere else.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,15 @@ struct SampleRequest {
   int top_k = 0;
   double top_p = 1;
   std::uint64_t seed = 0;
+  std::vector<std::string> words = {};  // none
+};
+
+struct ExportRequest {
+  static constexpr char kTool[] = "export";
+  std::string run = {}, directory = {};
+  std::string format = "hf";  // or "gguf"
+  std::string quantize = {};  // one of its types; empty: fp32
+  bool evaluate = false;
   std::vector<std::string> words = {};  // none
 };
 

@@ -3,12 +3,15 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
 #include "worker/base/error.h"
+#include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/safetensors.h"
 
 namespace dtrun::worker {
@@ -68,6 +71,45 @@ TEST_CASE("no run's directory is exported to: its config.json is its own") {
   CHECK(contains(refusal(folder / "run", folder.path(), kExitCannotCreate), "is the directory of a run"));
   CHECK(refusal(folder / "run", folder / "hub", 0) == "exported");
   CHECK(refusal(folder / "run", folder / "hub", 0) == "exported");  // once more, over itself
+}
+
+// A run with a GPT-2 of this width, of zeros but for its first weight.
+void make_gpt2(const std::filesystem::path& run, int width, float first) {
+  const Program program = make_program(
+      ModelConfig{.type = ModelType::kGpt2, .n_layer = 1, .n_head = 2, .n_embd = width, .n_positions = 8},
+      {.input = SampleSpec::Input::kTokens, .shape = {1, 1, 8}, .targets = 8, .classes = 20});
+  std::vector<float> flat(program.size);
+  flat[0] = first;
+  save_model(run, program, flat);
+}
+
+TEST_CASE("what cannot be stored as small integers is refused by name, with nothing written") {
+  const Folder folder;
+  make_gpt2(folder / "narrow", 48, 1);
+  make_gpt2(folder / "diverged", 64, std::nanf(""));
+  make_run(folder / "damaged", R"({"model_type": "gpt2", "n_positions": 8, "n_layer": "two"})");
+  const auto refusal_as = [&](const char* run, const ExportAs& as) {
+    try {
+      export_model(folder / run, folder / "hub", as);
+    } catch (const WorkerError& error) {
+      return std::string(error.what());
+    }
+    return std::string("exported");
+  };
+  const ExportAs q4{.format = ExportFormat::kGguf, .quantize = Quantization::kQ4_0},
+      int4{.quantize = Quantization::kInt4};
+  for (const ExportAs& as : {q4, int4}) {
+    const std::string fault = refusal_as("narrow", as);
+    const std::string name = as.format == ExportFormat::kGguf ? "q4_0" : "int4";
+    CHECK_MESSAGE(
+        contains(fault, name + " has blocks of 32 weights, and h.0.attn.c_attn.weight has rows of "
+                               "48: choose int8, or train a model whose n_embd is a multiple of 32"),
+        fault);
+    CHECK(contains(refusal_as("diverged", as), "has weights that are not finite: its training diverged"));
+    CHECK(contains(refusal_as("damaged", as), "its \"n_layer\" is no size of a GPT-2"));
+  }
+  CHECK_FALSE(std::filesystem::exists(folder / "hub"));
+  CHECK(refusal_as("narrow", {.quantize = Quantization::kInt8}) == "exported");
 }
 
 }  // namespace

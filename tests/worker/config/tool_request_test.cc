@@ -45,6 +45,7 @@ TEST_CASE("a request arrives as it was made, whatever bytes its texts and words 
   CHECK(sample.seed == 999999999999999999);
 
   CHECK(handed_over(ProfileRequest{.config = "c", .gpu = 3}).gpu == 3);
+  CHECK(handed_over(ExportRequest{.run = "r", .evaluate = true}).evaluate);
   const ProfileRequest profile = handed_over(ProfileRequest{.config = "c", .json = true, .words = {"a=1"}});
   CHECK_FALSE(profile.gpu);
   CHECK(profile.json);

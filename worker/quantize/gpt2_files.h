@@ -1,0 +1,38 @@
+// A GPT-2 in files for other programs, with the matrices as small integers. Functions of values.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/model/program.h"
+#include "worker/quantize/blocks.h"
+#include "worker/tokenizer/tokenizer.h"
+
+namespace dtrun::worker {
+
+// As the config.json of a GPT-2 describes it.
+struct Gpt2Shape {
+  int n_layer = 0, n_head = 0, n_embd = 0, n_positions = 0, vocab_size = 0;
+  Program program() const;
+};
+Result<Gpt2Shape> gpt2_shape(const std::string& hub_config);  // EX_NOINPUT
+
+// EX_CONFIG where the rows of a matrix are no whole blocks.
+Status check_blocks(const Program& program, Quantization how);
+
+// model.gguf. `how`: a type of GGUF's, or none for fp32. `tokenizer`: the run's; null: its tokens are the 256
+// bytes, or have no names.
+std::string gpt2_gguf(const Gpt2Shape& shape, const std::vector<float>& flat, std::optional<Quantization> how,
+                      const Tokenizer* tokenizer);
+
+// model.safetensors and config.json in compressed-tensors' "pack-quantized". They are of an OPT, which
+// computes what a GPT-2 does once its activation is gelu_new: its matrices are torch.nn.Linear, the only
+// module that compressed-tensors quantizes, where transformers' GPT-2 has a Conv1D of its own.
+struct PackedFiles {
+  std::string model, config;
+};
+PackedFiles gpt2_packed(const Gpt2Shape& shape, const std::vector<float>& flat, Quantization how,
+                        const std::string& hub_config);
+
+}  // namespace dtrun::worker
