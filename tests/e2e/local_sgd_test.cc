@@ -111,7 +111,7 @@ TEST_CASE(
   Network network;
   const auto plain = network.train("plain", 2, 12, 1, 1);
   CHECK(plain.bytes > 12 * kSync);
-  MESSAGE("plain: " << plain.steps_per_second << " steps/s");
+  MESSAGE("plain: " << plain.steps_per_second << " steps/s, " << plain.bytes / 12 << " bytes a step");
   for (const int every : {8, 32, 128}) {
     CAPTURE(every);
     const int steps = 4 * every;

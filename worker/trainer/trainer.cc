@@ -280,6 +280,7 @@ void Trainer::begin_writing(const ResumePoint& start) {
 void Trainer::tell_recovery(const ResumePoint& start) {
   const bool copied = start.from == ResumePoint::kInMemoryCheckpoint;
   std::string where = copied ? ", from the host's memory" : "";
+  if (local_) where += "; what replicas did behind it is done again";
   if (!copied && start.source_rank != 0)
     where = ", from the memory of rank " + std::to_string(start.source_rank);
   log_info("going on at step " + std::to_string(state_.step) + " of " +

@@ -118,8 +118,12 @@ TrainState load_chosen(const JobConfig& config, const Program& program, Candidat
                                      config.output_dir + " changed while it was read");
 }
 
+// Of local replicas' many the first ones.
 std::string in_words(const std::vector<std::string>& names) {
-  return names.empty() ? "none" : join(names, " and ");
+  constexpr std::size_t kMost = 3;
+  if (names.size() <= kMost) return names.empty() ? "none" : join(names, " and ");
+  return join(std::vector(names.begin(), names.begin() + kMost - 1), ", ") + " and " +
+         std::to_string(names.size() - kMost + 1) + " more";
 }
 
 void check_slots(const TrainState& state, const std::vector<std::string>& wanted) {
@@ -129,7 +133,8 @@ void check_slots(const TrainState& state, const std::vector<std::string>& wanted
   throw WorkerError(kExitConfig, "/train/optim: the checkpoint of step " + std::to_string(state.step) +
                                      " has the state of another optimizer (" + in_words(names) +
                                      " where this one needs " + in_words(wanted) +
-                                     "); keep its optim and momentum, or choose another output_dir");
+                                     "); keep its optim, momentum and local_replicas, or choose another "
+                                     "output_dir and let train.init_from name it");
 }
 
 // Another teacher would go on teaching something else.

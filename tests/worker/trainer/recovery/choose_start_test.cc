@@ -260,17 +260,23 @@ TEST_CASE("the state of another optimizer is refused, and both are named") {
     OptimizerType optim;
     double momentum;
     const char* slots;
+    int replicas = 1;
   };
-  const std::vector<Kind> kinds = {{OptimizerType::kSgd, 0.9, "momentum_buffer"},
-                                   {OptimizerType::kSgd, 0, "none"},
-                                   {OptimizerType::kAdamW, 0.9, "exp_avg and exp_avg_sq"}};
+  const std::vector<Kind> kinds = {
+      {OptimizerType::kSgd, 0.9, "momentum_buffer"},
+      {OptimizerType::kSgd, 0, "none"},
+      {OptimizerType::kAdamW, 0.9, "exp_avg and exp_avg_sq"},
+      {OptimizerType::kAdamW, 0.9, "replica_0_exp_avg, replica_0_exp_avg_sq and 2 more", 2},
+      {OptimizerType::kAdamW, 0.9, "replica_0_exp_avg, replica_0_exp_avg_sq and 6 more", 4}};
   for (const Kind& then : kinds) {
     const Disks disks;
     JobConfig config = disks.config("a");
     config.train.optim = then.optim, config.train.momentum = then.momentum;
+    config.train.local_replicas = then.replicas;
     disks.save(config, "a", 5);
     for (const Kind& now : kinds) {
       config.train.optim = now.optim, config.train.momentum = now.momentum;
+      config.train.local_replicas = now.replicas;
       if (&now == &then) {
         check_from(choose({config}), 0, "a", 5);
         continue;
