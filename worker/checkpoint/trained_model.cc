@@ -1,9 +1,8 @@
 #include "worker/checkpoint/trained_model.h"
 
-#include <fstream>
-#include <sstream>
 #include <string>
 
+#include "proto/base/text_in.h"
 #include "worker/base/error.h"
 #include "worker/checkpoint/places.h"
 
@@ -14,13 +13,11 @@ namespace fs = std::filesystem;
 
 JobConfig config_in(const fs::path& directory, const fs::path& model) {
   const fs::path path = directory / "config.json";
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file.is_open())
+  const Result<std::string> text = read_text(path);
+  if (!text.ok())
     throw WorkerError(kExitNoInput,
                       model.string() + ": there is no config.json of its job, which says what model it is");
-  return value_or_throw(parse_config(text.str(), path.string(), {}));
+  return value_or_throw(parse_config(text.value(), path.string(), {}));
 }
 
 }  // namespace
