@@ -106,14 +106,18 @@ void check_best_model(const TrainConfig& train, Faults* faults) {
   }
 }
 
-void check_distillation(const JobConfig& config, Faults* faults) {
-  const TrainConfig& train = config.train;
-  if (train.distill_from || faults->at("/train/distill_from")) {
-    if (config.device == DeviceType::kCuda && !faults->at("/device"))
-      faults->add("/train/distill_from",
-                  "needs device \"cpu\": no teacher runs on a GPU yet, found device \"cuda\"");
-    return;
-  }
+void check_cpu_only(const JobConfig& config, Faults* faults) {
+  if (config.device != DeviceType::kCuda || faults->at("/device")) return;
+  if (config.train.quantize_aware)
+    faults->add("/train/quantize_aware",
+                "needs device \"cpu\": no GPU rounds weights yet, found device \"cuda\"");
+  if (config.train.distill_from)
+    faults->add("/train/distill_from",
+                "needs device \"cpu\": no teacher runs on a GPU yet, found device \"cuda\"");
+}
+
+void check_distillation(const TrainConfig& train, Faults* faults) {
+  if (train.distill_from || faults->at("/train/distill_from")) return;
   const TrainConfig usual;
   for (const auto& [name, value, unless] :
        {std::tuple{"distill_temperature", train.distill_temperature, usual.distill_temperature},
@@ -182,7 +186,8 @@ void check_together(const JobConfig& config, Faults* faults) {
     faults->add("/train/nesterov", "has no effect with optim \"" + name_of(train.optim) + "\" (use \"sgd\")");
   else if (train.nesterov && !faults->at("/train/momentum") && train.momentum == 0)
     faults->add("/train/nesterov", "needs a momentum, which is 0");
-  check_distillation(config, faults);
+  check_cpu_only(config, faults);
+  check_distillation(train, faults);
   if (!faults->at("/data/shape")) check_shape_of_samples(config.data.shape, faults);
 }
 

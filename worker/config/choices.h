@@ -56,6 +56,11 @@ inline constexpr auto kNamesOf<DataType> = std::to_array<std::string_view>({"fas
                                                                             "text", "csv", "cifar10",
                                                                             "cifar100", "synthetic"});
 
+// The first of Quantization (worker/quantize/blocks.h).
+enum class QuantizeAware : std::uint8_t { kInt8, kInt4 };
+template <>
+inline constexpr auto kNamesOf<QuantizeAware> = std::to_array<std::string_view>({"int8", "int4"});
+
 enum class OptimizerType : std::uint8_t { kSgd, kAdamW };
 template <>
 inline constexpr auto kNamesOf<OptimizerType> = std::to_array<std::string_view>({"sgd", "adamw"});

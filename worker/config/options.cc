@@ -437,6 +437,11 @@ const std::vector<Option>& table() {
        .description = "Initial parameters, instead of random ones: a model.safetensors, or a directory with "
                       "one, such as an output_dir, a checkpoint, or a GPT-2 from Hugging Face. Ignored by a "
                       "run that resumes from a checkpoint of its own."},
+      {.pointer = "/train/quantize_aware",
+       .field = in<kTrain, &TrainConfig::quantize_aware>,
+       .description = "Train for an export with --quantize of this type: linear layers and convolutions "
+                      "compute, in evaluations too, with their weights rounded as that stores them, and "
+                      "gradients go to the weights as they are. On the CPU."},
       {.pointer = "/train/distill_from",
        .field = in<kTrain, &TrainConfig::distill_from>,
        .description = "Directory of a teacher, whose outputs the model learns to give: the output_dir of a "

@@ -42,6 +42,7 @@ void evaluate(const ExportRequest& request) {
   const auto data = load_dataset(model.config.data, Split::kTest);
   JobConfig config = model.config;
   config.train.bf16 = false;
+  config.train.quantize_aware.reset();
   const Program program = make_program(config, data->spec(), data->values());
   const std::vector<float> parameters = load_parameters(model.file, program);
   const auto device = make_cpu_device();

@@ -73,6 +73,7 @@ Program make_program(const JobConfig& config, const SampleSpec& sample, std::str
   program.input_values = std::move(input_values);
   program.label_smoothing = static_cast<float>(config.train.label_smoothing_factor);
   program.bf16 = config.train.bf16;
+  program.quantize_aware = config.train.quantize_aware;
   return program;
 }
 

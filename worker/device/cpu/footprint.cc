@@ -31,7 +31,8 @@ PlanFor plan_for_cpu(const Program& program, int capacity) {
 std::size_t cpu_lane_floats(const Program& program, int capacity) {
   const Plan plan = make_plan(program, capacity, plan_for_cpu(program, capacity));
   return plan.arena + plan.scores + planned::lane_columns(program, plan, capacity) +
-         (program.bf16 ? rounded_floats(program, plan, capacity) : 0);
+         (program.bf16 ? rounded_floats(program, plan, capacity) : 0) +
+         (program.quantize_aware ? program.size : 0);
 }
 
 }  // namespace dtrun::worker

@@ -17,6 +17,7 @@
 #include "worker/device/cpu/planned/matmuls.h"
 #include "worker/device/wrong_data.h"
 #include "worker/model/plan.h"
+#include "worker/quantize/matrices.h"
 #include "worker/schedule/schedule.h"
 
 namespace dtrun::worker {
@@ -52,7 +53,11 @@ class PlannedLane final : public Lane, private LaneMemory {
 
   void parameters_changed(const float* weights) override {
     weights_ = weights;
-    matmuls_.parameters_changed(weights, program().size);
+    if (const auto& aware = program().quantize_aware) {
+      round_matrices(program(), static_cast<Quantization>(*aware), weights, rounded_.data());
+      weights_ = rounded_.data();
+    }
+    matmuls_.parameters_changed(weights_, program().size);
   }
 
   void train(const Microbatch& microbatch, float* out,
@@ -483,7 +488,8 @@ class PlannedLane final : public Lane, private LaneMemory {
   LaneClock clock_;
   const std::unique_ptr<Stream> stream_ = make_cpu_arithmetic()->make_stream();
   std::map<std::size_t, const Schedule> schedules_;  // by samples(): the last microbatch may have fewer
-  const float* weights_ = nullptr;                   // flat; the caller's
+  const float* weights_ = nullptr;                   // flat; the caller's, or rounded_
+  const Buffer rounded_{program().quantize_aware ? program().size : 0};
 
   std::unique_ptr<PlannedLane> teacher_;  // null: none
   Buffer taught_;                         // two rows of its logits

@@ -279,6 +279,8 @@ class CudaLane final : public Lane {
 std::unique_ptr<Lane> make_cuda_lane(const Program& program, int capacity, int gpu,
                                      CudaArithmetic& arithmetic, const std::filesystem::path& plans,
                                      const CudaLaunches& launches, UseRecord& use) {
+  if (program.quantize_aware)
+    throw WorkerError(kExitConfig, "/train/quantize_aware: no GPU rounds weights yet; set device to \"cpu\"");
   if (program.teacher != nullptr)
     throw WorkerError(kExitConfig,
                       "/train/distill_from: no teacher runs on a GPU yet; set device to \"cpu\"");
