@@ -1,7 +1,7 @@
 // The replicas of local SGD that this rank computes (core/local_replicas.h): parameters and an optimizer's
 // state of their own between two syncs, at which all ranks sum the replicas' parameters in a tree over their
 // numbers and take the outer step. What is between syncs is nobody's but this rank's, and is lost with it: a
-// generation begins from a checkpoint, which has all replicas' state.
+// generation begins with all replicas' state of one sync, from a checkpoint or as workers kept it.
 #pragma once
 
 #include <chrono>

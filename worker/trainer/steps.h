@@ -19,10 +19,6 @@
 
 namespace dtrun::worker {
 
-// The time that a peer may be silent while a rank waits for it: with local replicas it may have all steps up
-// to a sync to make.
-std::chrono::milliseconds peer_patience(const JobConfig& config);
-
 class Steps {
  public:
   struct Made {
@@ -30,8 +26,8 @@ class Steps {
     double norm = 0;  // of the gradient, or of the outer one; 0 if not wanted
   };
 
-  // Called by all ranks, which find each other. `start`: the state that the generation begins with, which
-  // local replicas need. `wish`: this rank's vote. All references must outlive this.
+  // Called by all ranks, which find each other. `local`: null unless the config has local
+  // replicas. `wish`: this rank's vote. All that is referred to must outlive this.
   Steps(Replica& replica, LocalReplicas* local, const Place& place, ProcessGroup& group,
         const BatchSampler& batches, StepClock& clock, StopVote& vote, std::function<Vote()> wish);
 

@@ -4,15 +4,15 @@
 //    checkpoint, or initial values. Each node with a disk of its own gets a saver. Rank 0 opens config.json
 //    and metrics.jsonl.
 // 2. Each step: cast the stop vote, compute the mean gradient, clip, update, report, log, read the vote.
-// Local
-//    replicas make all steps up to their next sync at once, which is a step here.
+//    Local replicas make all steps up to their next sync at once, which is a step here.
 // 3. After a step, if it is time: evaluate, then hand a checkpoint to the saver. If the best model is looked
 //    for and this is it, its checkpoint is on the disk before the next step.
 // 4. After the last step: evaluate, save the last checkpoint. Rank 0 writes the model, that of the last step
 //    or the best one, and reports it.
 //
 // If any rank was told to stop, all leave after the same step (or in the same evaluation) with a checkpoint.
-// If any was told to pause, likewise without one: the state stays in memory.
+// If any was told to pause, likewise without one: the state stays in memory; that of local replicas only if
+// every worker keeps it, else with one too.
 #include "worker/trainer/trainer.h"
 
 #include <algorithm>

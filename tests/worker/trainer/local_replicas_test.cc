@@ -51,6 +51,8 @@ TEST_CASE("a run of local replicas goes on from its checkpoint with another numb
   stop_run(config, 2, 2);                                                       // asked at syncs
   CHECK(fs::exists(job.directory.path() / "parts/checkpoints/step-00000006"));  // the first one behind step 5
   CHECK(fs::exists(job.directory.path() / "parts/checkpoints/step-00000009"));
+  // The one that was made while the run went on has all replicas' state too.
+  fs::remove_all(job.directory.path() / "parts/checkpoints/step-00000009");
   stop_run(config, 3, 0);
   CHECK(contains(job.metrics("parts"), R"("from":"checkpoint")"));
   run_job(config, 5);
@@ -100,8 +102,10 @@ std::int64_t lose_a_worker(const Job& job, const JobConfig& config, StopPoint po
 TEST_CASE(
     "a worker lost between two syncs, in one or while its state is sent costs at most what is behind one") {
   const Job job;
-  run_job(local_config(job, "whole"), 1);
-  JobConfig config = local_config(job, "lost");
+  JobConfig config = local_config(job, "whole");
+  config.train.logging_steps = 5;  // a line is of several syncs
+  run_job(config, 1);
+  config.output_dir = local_config(job, "lost").output_dir;
   config.train.save_steps = 0;
   config.recovery.in_memory_checkpoint_steps = 3;
   const auto buckets = static_cast<int>(
