@@ -81,6 +81,8 @@ TEST_CASE("input that lies beside this terminal, not in a pod, is warned of") {
   CHECK(contains(said({"data.path=data/mnist"}),
                  "data.path data/mnist is relative to /work, which is empty in a pod"));
   CHECK(contains(said({"data.path=/d", "train.init_from=runs/a"}), "train.init_from runs/a is relative"));
+  CHECK(
+      contains(said({"data.path=/d", "train.distill_from=runs/a"}), "train.distill_from runs/a is relative"));
   CHECK(said({"data.path=/d", "train.init_from=/d/a"}).empty());
 }
 

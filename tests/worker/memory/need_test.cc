@@ -111,6 +111,34 @@ TEST_CASE("local replicas have parameters and slots of their own, and a sum") {
   CHECK(four.checkpoint == (2 + 4 * slots) * plain.parameters);
 }
 
+TEST_CASE("a teacher has parameters in each worker and activations in each lane") {
+  Question question;
+  question.spread.lanes = 2;
+  const MemoryNeed alone = question.need();
+  Program program = make_program(question.config.model, question.data.spec);
+  const auto teacher = std::make_shared<Teacher>();
+  teacher->program = program;
+  program.teacher = teacher;
+  const MemoryNeed taught = memory_need(question.config, program, question.data, question.spread, true);
+  CHECK(taught.parameters == 2 * alone.parameters);
+  CHECK(taught.activations == 2 * alone.activations);
+  CHECK(taught.total() - alone.total() == alone.parameters + alone.activations);
+  // The launcher counts it too.
+  CHECK(question.with(alone.total()).ok());
+  CHECK_FALSE(check_memory(question.config, question.data, question.spread,
+                           {.bytes = alone.total(), .by = "the test"}, teacher)
+                  .ok());
+}
+
+TEST_CASE("rounded weights are a lane's own") {
+  Question question;
+  question.spread.lanes = 2;
+  Program program = make_program(question.config.model, question.data.spec);
+  program.quantize_aware = QuantizeAware::kInt4;
+  CHECK(memory_need(question.config, program, question.data, question.spread, true).activations ==
+        question.need().activations + 2 * question.need().parameters);
+}
+
 TEST_CASE("who does not save has given back what it started from") {
   Question question;
   CHECK(question.need(false).checkpoint == 0);
