@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -226,6 +227,23 @@ TEST_CASE("a token or label that the model does not have is named") {
   };
   CHECK(fault([](Problem& problem) { problem.tokens[5] = 13; }).find("token 13") != std::string::npos);
   CHECK(fault([](Problem& problem) { problem.targets[9] = -1; }).find("label -1") != std::string::npos);
+}
+
+TEST_CASE("a teacher and rounded weights, which are the CPU's, are refused by name") {
+  const auto refusal = [](const Program& program) {
+    try {
+      const OnGpu gpu(program, 2);
+    } catch (const WorkerError& error) {
+      CHECK(error.exit_code() == kExitConfig);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  Program taught = gpt2_program(tiny_gpt2(), 7, 13), rounded = taught;
+  taught.teacher = std::make_shared<Teacher>();
+  rounded.quantize_aware = QuantizeAware::kInt8;
+  CHECK(refusal(taught) == "/train/distill_from: no teacher runs on a GPU yet; set device to \"cpu\"");
+  CHECK(refusal(rounded) == "/train/quantize_aware: no GPU rounds weights yet; set device to \"cpu\"");
 }
 
 }  // namespace
