@@ -24,6 +24,7 @@ struct Model {
   std::vector<std::string> overrides;  // none of which may change a byte
   bool bf16 = false;
   int local_replicas = 1;
+  int batch_norm_group = 1;
 };
 
 // Sentences that are always the same.
@@ -94,11 +95,12 @@ std::vector<Model> models(const Folder& folder) {
                     "Linear"}}},
                  synthetic,
                  {}});
-  // Of its parameters one's name is the end of another's.
+  // Of its parameters one's name is the end of another's. Its microbatches wait for each other.
   all.push_back({"resnet",
                  {{"type", "resnet"}, {"depths", {1, 1}}, {"embedding_size", 20}, {"stem", "cifar"}},
                  colour,
                  {}});
+  all.back().batch_norm_group = 0;
   all.push_back(all[0]);
   all.back().name += " in local replicas", all.back().local_replicas = 4;
   return all;
@@ -120,6 +122,7 @@ std::vector<std::string> job(const Model& model, const std::vector<std::string>&
                 {"weight_decay", 0.1},
                 {"max_grad_norm", 1.0},
                 {"bf16", model.bf16},
+                {"batch_norm_group", model.batch_norm_group},
                 {"eval_steps", 0},
                 {"save_steps", 10},
                 {"logging_steps", 1}}}};

@@ -46,6 +46,7 @@ constexpr std::array kNames{
     Name{StopPoint::kSendingState, "sending_state"},
     Name{StopPoint::kReceivingState, "receiving_state"},
     Name{StopPoint::kMicrobatch, "microbatch"},
+    Name{StopPoint::kNormsExchanged, "norms_exchanged"},
     Name{StopPoint::kBucketSent, "bucket_sent"},
     Name{StopPoint::kExchanged, "exchanged"},
     Name{StopPoint::kUpdated, "updated"},

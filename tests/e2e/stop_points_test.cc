@@ -57,6 +57,29 @@ TEST_CASE("a worker killed in training: the survivor goes on with what it holds,
   play(std::move(cases));
 }
 
+// Two norms are four exchanges of a step.
+TEST_CASE("a worker killed between the norms of a step, in which its microbatches wait for each other's") {
+  const std::vector<std::string> norms{
+      "train.batch_norm_group=0", "model.type=layers",
+      R"(model.layers=["Flatten", {"Linear": {"out_features": 64}}, "BatchNorm1d", "ReLU", )"
+      R"({"Linear": {"out_features": 8}}, "BatchNorm1d", "ReLU", "Linear"])"};
+  const Site calm;
+  const Ended alone = run(calm.command(standalone(1), norms));
+  REQUIRE_MESSAGE(alone.exit_code == 0, alone.err);
+  for (const int exchange : {1, 2, 3, 4}) {
+    const Stop stop = killed("norms_exchanged", exchange % 2, 4 * (kStep - 1) + exchange);
+    CAPTURE(name_of(stop));
+    const Site site;
+    std::vector<std::string> options = standalone(2);
+    options.insert(options.end(), {"--max_restarts", "1"});
+    Process job(site.command(options, norms), site.environment({stop}));
+    const Ended ended = job.end();
+    REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
+    CHECK(numbers_after("going on at step ", ended.err).front() == kStep - 1);
+    CHECK(model(site.output()) == model(calm.output()));
+  }
+}
+
 TEST_CASE("a worker killed in the end: the survivor ends the job") {
   const Starts last{kSteps - 1, kSteps};
   std::deque<Case> cases;

@@ -93,6 +93,8 @@ Json variants_of(const Json& train) {
   scaled("learning_rate", 1.001);
   scaled("weight_decay", 1.05);
   scaled("label_smoothing_factor", 1.001);
+  if (train.contains("batch_norm_group"))
+    variants["batch_norm_group"] = {{"batch_norm_group", train["batch_norm_group"] == 0 ? 2 : 0}};
   if (train["optim"] == "sgd") {
     scaled("momentum", 0.999);
     if (train.contains("decay_weights_only"))
@@ -255,4 +257,24 @@ TEST_CASE(
                      "Linear"}}};
   compare({"batch norms, adamw", model, adamw(2e-3)});
   compare({"batch norms, sgd", model, sgd(0.01, false)});
+  // Without the kinks of a ReLU, at which rounding decides.
+  const Json gelu{{"GELU", {{"approximate", "tanh"}}}};
+  const Json smooth{{"type", "layers"},
+                    {"layers",
+                     {conv(6, 1),
+                      "BatchNorm2d",
+                      gelu,
+                      conv(8, 2),
+                      "BatchNorm2d",
+                      gelu,
+                      "Flatten",
+                      {{"Linear", {{"out_features", 16}}}},
+                      "BatchNorm1d",
+                      gelu,
+                      "Linear"}}};
+  for (const int group : {2, 0}) {  // 0: torch.nn.SyncBatchNorm
+    Json train = sgd(0.01, false);
+    train["micro_batch_size"] = 4, train["batch_norm_group"] = group;
+    compare({"batch norms of groups of " + std::to_string(group), smooth, train});
+  }
 }

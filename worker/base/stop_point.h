@@ -16,6 +16,7 @@ enum class StopPoint : std::uint8_t {
   kSendingState,           // the state is on its way: its header was sent
   kReceivingState,         // the state is on its way, as the rank that receives it sees it
   kMicrobatch,             // before each one of training
+  kNormsExchanged,         // it has the sums of a batch norm over several microbatches
   kBucketSent,             // its part of a bucket's gradients is on its way
   kExchanged,              // it has the step's gradient, and not yet changed its parameters
   kUpdated,                // it has changed its parameters, and not reported that

@@ -114,6 +114,10 @@ void check_cpu_only(const JobConfig& config, Faults* faults) {
   if (config.train.distill_from)
     faults->add("/train/distill_from",
                 "needs device \"cpu\": no teacher runs on a GPU yet, found device \"cuda\"");
+  if (config.train.batch_norm_group != 1)
+    faults->add("/train/batch_norm_group",
+                "needs device \"cpu\": a GPU's work for a microbatch is enqueued as a whole, and cannot wait "
+                "for other microbatches at each batch norm; found device \"cuda\"");
 }
 
 void check_distillation(const TrainConfig& train, Faults* faults) {
@@ -148,6 +152,22 @@ void check_local_replicas(const JobConfig& config, Faults* faults) {
     faults->add(place, replicas + " does not divide the " + std::to_string(microbatches) +
                            " microbatches of a step" + divisors_near(train.local_replicas, microbatches));
   if (train.reduction == ReductionType::kRing) faults->add(place, replicas + " needs reduction \"tree\"");
+}
+
+void check_batch_norm_group(const JobConfig& config, bool batches_known, Faults* faults) {
+  const TrainConfig& train = config.train;
+  const std::string place = "/train/batch_norm_group";
+  if (train.batch_norm_group == 1 || faults->at(place)) return;
+  const int group = train.batch_norm_group, leaves = train.global_batch_size / train.micro_batch_size;
+  if ((group & (group - 1)) != 0)
+    faults->add(place, std::to_string(group) + " is no power of two (0: all microbatches of a step)");
+  else if (batches_known && group > 0 && leaves % group != 0)
+    faults->add(place, std::to_string(group) + " does not divide the " + std::to_string(leaves) +
+                           " microbatches of a step (global_batch_size " +
+                           std::to_string(train.global_batch_size) + " in microbatches of " +
+                           std::to_string(train.micro_batch_size) + "; 0: all of them)");
+  if (train.has_local_replicas() && !faults->at("/train/local_replicas"))
+    faults->add(place, "needs local_replicas 1: replicas make their steps without waiting for each other");
 }
 
 }  // namespace
@@ -188,6 +208,8 @@ void check_together(const JobConfig& config, Faults* faults) {
     faults->add("/train/nesterov", "needs a momentum, which is 0");
   check_cpu_only(config, faults);
   check_distillation(train, faults);
+  check_batch_norm_group(config, batches_known && train.global_batch_size % train.micro_batch_size == 0,
+                         faults);
   if (!faults->at("/data/shape")) check_shape_of_samples(config.data.shape, faults);
 }
 

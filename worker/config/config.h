@@ -90,6 +90,7 @@ struct TrainConfig {
   std::int64_t max_steps = -1;  // > 0 overrides num_train_epochs
   int global_batch_size = 128;  // samples per optimizer step
   int micro_batch_size = 16;    // divides global_batch_size; a leaf of the gradient sum
+  int batch_norm_group = 1;     // microbatches that are normalised together: a power of two, or 0: all
   bool dataloader_drop_last = false;
   double label_smoothing_factor = 0;
   OptimizerType optim = OptimizerType::kSgd;

@@ -276,6 +276,13 @@ const std::vector<Option>& table() {
        .field = in<kTrain, &TrainConfig::micro_batch_size>,
        .description = "Samples that one lane computes at a time; divides global_batch_size.",
        .range = {.min = 1, .max = kMaxBatch}},
+      {.pointer = "/train/batch_norm_group",
+       .field = in<kTrain, &TrainConfig::batch_norm_group>,
+       .description =
+           "Microbatches that batch norms normalise together: 1, another power of two that divides "
+           "those of a step, or 0, all, which is PyTorch's SyncBatchNorm. With more than 1 they go in "
+           "lock step, and a worker needs the memory for all of its microbatches. For the CPU.",
+       .range = {.min = 0, .max = kMaxBatch}},
       {.pointer = "/train/dataloader_drop_last",
        .field = in<kTrain, &TrainConfig::dataloader_drop_last>,
        .description = "Drop an epoch's last step if it has fewer samples than global_batch_size."},

@@ -8,10 +8,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "proto/core/exit_codes.h"
 #include "proto/core/training.h"
+#include "worker/base/error.h"
 #include "worker/core/device_use.h"
 #include "worker/core/dropout.h"
 #include "worker/device/op_timer.h"
@@ -67,6 +70,15 @@ class Lane {
   // this returns.
   virtual void train(const Microbatch& microbatch, float* out,
                      const std::function<void(int bucket)>& ready) = 0;
+
+  // train() in lock step with the lanes of other microbatches, whose batch norms are made together: go_on()
+  // returns at each norm, in forward and in backward, with the microbatch's sums, of which the caller makes
+  // those of all of these microbatches in their place before it calls again; with nothing once all is done.
+  // The samples, `out` and the weights stay until then. Any thread, one at a time.
+  virtual void begin(const Microbatch&, float* /*out*/) {
+    throw WorkerError(kExitSoftware, "no lane of this device goes in lock step");
+  }
+  virtual std::span<double> go_on(const std::function<void(int bucket)>&) { return {}; }
 
   // Blocks until the result is there.
   virtual MicrobatchStats evaluate(const Microbatch& microbatch) = 0;

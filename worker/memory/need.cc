@@ -35,6 +35,12 @@ std::uint64_t inbox(const Program& program, std::int64_t leaves, int rank, const
   return floats;
 }
 
+std::int64_t leaves_of_step(const TrainConfig& train, std::int64_t samples) {
+  const std::int64_t batch =
+      std::min<std::int64_t>(train.global_batch_size, std::max<std::int64_t>(samples, 1));
+  return (batch + train.micro_batch_size - 1) / train.micro_batch_size;
+}
+
 // Of a sum over so many leaves: the total's vector, if there are several ranks, and the most partial sums of
 // any rank: ranks in the middle of the tree have more blocks than the first.
 std::uint64_t sum_bytes(const TrainConfig& train, const Program& program, std::int64_t leaves,
@@ -60,9 +66,12 @@ std::int64_t own_replicas(const TrainConfig& train, const Spread& spread) {
 // The sum of a step's gradients, and that of the replicas' parameters.
 std::uint64_t gradient_bytes(const TrainConfig& train, const Program& program, std::int64_t samples,
                              const Spread& spread) {
-  const std::int64_t batch =
-      std::min<std::int64_t>(train.global_batch_size, std::max<std::int64_t>(samples, 1));
-  const std::int64_t leaves = (batch + train.micro_batch_size - 1) / train.micro_batch_size;
+  const std::int64_t leaves = leaves_of_step(train, samples);
+  if (in_lock_step(program, train)) {  // holds the gradients of all its leaves at once
+    Spread at_once = spread;
+    at_once.lanes = static_cast<int>(leaves);
+    return sum_bytes(train, program, leaves, at_once);
+  }
   if (!train.has_local_replicas()) return sum_bytes(train, program, leaves, spread);
   const int replicas = train.local_replicas, group = (spread.world_size + replicas - 1) / replicas;
   Spread of_group = spread, of_sync = spread;
@@ -202,7 +211,11 @@ std::vector<std::pair<const char*, std::uint64_t>> parts_of(const MemoryNeed& ne
 
 MemoryNeed memory_need(const JobConfig& config, const Program& program, const DatasetFacts& data,
                        const Spread& spread, bool saves) {
-  const auto lanes = static_cast<std::uint64_t>(spread.lanes);
+  // In lock step each microbatch has a lane of its own, beside those of evaluations.
+  const std::int64_t own =
+      (leaves_of_step(config.train, data.train) + spread.world_size - 1) / spread.world_size;
+  const std::int64_t in_step = in_lock_step(program, config.train) ? own : 0;
+  const auto lanes = static_cast<std::uint64_t>(spread.lanes + in_step);
   const auto rows = static_cast<std::uint64_t>(config.train.micro_batch_size);
   const std::uint64_t vector = kFloat * program.size;
   MemoryNeed need;

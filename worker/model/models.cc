@@ -28,8 +28,12 @@ const char* in_words(SampleSpec::Input input) {
 }
 
 // The smallest microbatch of an epoch: the last of a whole step, or of the last step.
-std::int64_t smallest_microbatch(const TrainConfig& train, std::int64_t samples, bool drop_last) {
-  const auto last_of = [&](std::int64_t batch) { return (batch - 1) % train.micro_batch_size + 1; };
+std::int64_t smallest_group(const TrainConfig& train, std::int64_t samples, bool drop_last) {
+  // Samples that are normalised together.
+  const std::int64_t together = train.batch_norm_group == 0
+                                    ? train.global_batch_size
+                                    : std::int64_t{train.batch_norm_group} * train.micro_batch_size;
+  const auto last_of = [&](std::int64_t batch) { return (batch - 1) % together + 1; };
   const std::int64_t whole = last_of(std::min<std::int64_t>(train.global_batch_size, samples));
   const std::int64_t rest = samples % train.global_batch_size;
   return rest == 0 || drop_last ? whole : std::min(whole, last_of(rest));
@@ -38,20 +42,26 @@ std::int64_t smallest_microbatch(const TrainConfig& train, std::int64_t samples,
 }  // namespace
 
 std::string too_few_values(const Program& program, const TrainConfig& train, std::int64_t samples) {
-  if (smallest_microbatch(train, samples, train.dataloader_drop_last) > 1) return "";
+  if (smallest_group(train, samples, train.dataloader_drop_last) > 1) return "";
   for (const Node& node : program.nodes) {
     const auto* const norm = std::get_if<BatchNorm>(&node.op);
     if (norm == nullptr || program.values[node.in[0]].size() > static_cast<std::size_t>(norm->channels))
       continue;
-    return program.parameters[norm->weight].name +
-           ": its batch norm would get one value a channel, from a microbatch of one sample, and one value "
-           "has no "
-           "variance; choose another train.micro_batch_size or train.global_batch_size, which leave no "
+    return program.parameters[norm->weight].name + ": its batch norm would get one value a channel, from " +
+           (train.batch_norm_group == 1 ? "a microbatch" : "microbatches") +
+           " of one sample, and one value has no variance; choose another train.micro_batch_size or "
+           "train.global_batch_size, which leave no "
            "sample "
            "alone" +
-           (smallest_microbatch(train, samples, true) > 1 ? ", or train.dataloader_drop_last=true" : "");
+           (smallest_group(train, samples, true) > 1 ? ", or train.dataloader_drop_last=true" : "");
   }
   return "";
+}
+
+bool in_lock_step(const Program& program, const TrainConfig& train) {
+  return train.batch_norm_group != 1 && std::ranges::any_of(program.nodes, [](const Node& node) {
+           return std::holds_alternative<BatchNorm>(node.op);
+         });
 }
 
 Program make_program(const ModelConfig& config, const SampleSpec& sample) {

@@ -22,9 +22,13 @@ GradientStep::GradientStep(const TrainConfig& config, const Program& program, co
       lanes_(lanes),
       clock_(clock),
       size_(kStatisticsFloats + program.size),
-      all_reduce_(config.reduction, group, device, size_, summed_buckets(program), lanes.size()),
+      all_reduce_(
+          config.reduction, group, device, size_, summed_buckets(program),
+          in_lock_step(program, config) ? config.global_batch_size / config.micro_batch_size : lanes.size()),
       inputs_(lanes.size(), MicrobatchInput(data, config.micro_batch_size)),
-      lane_times_(lanes.size()) {}
+      lane_times_(lanes.size()) {
+  if (in_lock_step(program, config)) lock_step_.emplace(config, program, data, group, device, lanes, clock);
+}
 
 // Waits for the lanes: after a failed step they may still compute on memory that is freed here, or with
 // weights that change next.
@@ -51,9 +55,13 @@ float* GradientStep::run(const StepPlan& plan, const float* weights, const std::
     StepClock::Scope waiting(clock_, StepClock::kGradients);  // until peers have read the last step's
     all_reduce_.begin(plan.leaves);
   }
-  next_leaf_.store(own.begin, std::memory_order_relaxed);
-  lanes_.run([&](int lane_index, Lane& lane) { run_leaves(lane, lane_index, weights, own.end); });
-  clock_.add(*std::ranges::max_element(lane_times_, {}, &StepClock::LaneTime::total), own.end - own.begin);
+  if (lock_step_) {
+    run_in_lock_step(weights);
+  } else {
+    next_leaf_.store(own.begin, std::memory_order_relaxed);
+    lanes_.run([&](int lane_index, Lane& lane) { run_leaves(lane, lane_index, weights, own.end); });
+    clock_.add(*std::ranges::max_element(lane_times_, {}, &StepClock::LaneTime::total), own.end - own.begin);
+  }
   if (!arithmetic_.device_is_host()) {
     // The device's remaining computation does not count as a wait for peers.
     StepClock::Scope computing(clock_, StepClock::kMath);
@@ -79,6 +87,21 @@ void GradientStep::run_leaves(Lane& lane, int lane_index, const float* weights, 
     run_leaf(lane, lane_index, leaf);
 }
 
+// The exchange of gradients begins behind the last norm.
+void GradientStep::run_in_lock_step(const float* weights) {
+  lock_step_->run(
+      {.leaves = plan_.leaves,
+       .weights = weights,
+       .microbatch = [this](std::int64_t leaf,
+                            MicrobatchInput& input) { return microbatch_of(plan_, leaf, input); },
+       .out = [this](std::int64_t leaf, Lane& lane) { return all_reduce_.take(leaf, lane.stream()); },
+       .completed =
+           [this](std::int64_t leaf, Lane& lane) {
+             for (int bucket = 0; bucket < static_cast<int>(program_.buckets.size()); ++bucket)
+               all_reduce_.complete(leaf, bucket, lane.gradients());
+           }});
+}
+
 void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {
   stop_point(StopPoint::kMicrobatch);
   group_.check();
@@ -86,7 +109,7 @@ void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {
   const auto begin = StepClock::Clock::now();
   const MicrobatchKey key = key_of(plan_, leaf);
   const Microbatch microbatch =
-      lane.is_prepared(key) ? Microbatch{.key = key} : microbatch_of(plan_, leaf, lane_index);
+      lane.is_prepared(key) ? Microbatch{.key = key} : microbatch_of(plan_, leaf, inputs_[lane_index]);
   const auto read = StepClock::Clock::now();
   const int last_bucket = static_cast<int>(program_.buckets.size()) - 1;
   lane.train(microbatch, out, [&](int bucket) {
@@ -106,7 +129,7 @@ void GradientStep::prepare(Lane& lane, const StepPlan& next) {
   const LeafRange own = all_reduce_.own(next.leaves);
   if (own.begin == own.end) return;
   try {
-    lane.prepare(microbatch_of(next, own.begin, 0));
+    lane.prepare(microbatch_of(next, own.begin, inputs_[0]));
   } catch (const WorkerError&) {
   }
 }
@@ -125,7 +148,7 @@ std::optional<std::int64_t> GradientStep::first_not_finite(const float* weights)
       const std::int64_t leaf = next_leaf_.fetch_add(1, std::memory_order_relaxed);
       if (leaf >= own.end) return;
       group_.check();
-      lane.train(microbatch_of(plan_, leaf, lane_index), out.data(), [](int) {});
+      lane.train(microbatch_of(plan_, leaf, inputs_[lane_index]), out.data(), [](int) {});
       arithmetic_.copy(lane.stream(), values.data(), out.data(), values.size());
       lane.stream().wait();
       const bool finite = std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
@@ -146,8 +169,8 @@ MicrobatchKey GradientStep::key_of(const StepPlan& plan, std::int64_t leaf) cons
           .epoch = plan.epoch};
 }
 
-Microbatch GradientStep::microbatch_of(const StepPlan& plan, std::int64_t leaf, int lane_index) {
-  return inputs_[lane_index].fill(samples_of(plan, leaf), key_of(plan, leaf));
+Microbatch GradientStep::microbatch_of(const StepPlan& plan, std::int64_t leaf, MicrobatchInput& input) {
+  return input.fill(samples_of(plan, leaf), key_of(plan, leaf));
 }
 
 std::vector<std::uint32_t> GradientStep::samples_of(const StepPlan& plan, std::int64_t leaf) const {

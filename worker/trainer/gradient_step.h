@@ -17,6 +17,7 @@
 #include "worker/device/device.h"
 #include "worker/device/lane_team.h"
 #include "worker/model/program.h"
+#include "worker/trainer/lock_step.h"
 #include "worker/trainer/microbatch_input.h"
 #include "worker/trainer/step_clock.h"
 #include "worker/trainer/tree_all_reduce.h"
@@ -57,10 +58,11 @@ class GradientStep {
 
  private:
   void run_leaves(Lane& lane, int lane_index, const float* weights, std::int64_t end);
+  void run_in_lock_step(const float* weights);
   void run_leaf(Lane& lane, int lane_index, std::int64_t leaf);
   void prepare(Lane& lane, const StepPlan& next);
   MicrobatchKey key_of(const StepPlan& plan, std::int64_t leaf) const;
-  Microbatch microbatch_of(const StepPlan& plan, std::int64_t leaf, int lane_index);
+  Microbatch microbatch_of(const StepPlan& plan, std::int64_t leaf, MicrobatchInput& input);
   std::vector<std::uint32_t> samples_of(const StepPlan& plan, std::int64_t leaf) const;
 
   const TrainConfig& config_;
@@ -74,6 +76,7 @@ class GradientStep {
   const std::size_t size_;  // floats of a microbatch's or a step's [statistics | gradient]
 
   TreeAllReduce all_reduce_;
+  std::optional<LockStep> lock_step_;            // where batch norms are made over several microbatches
   std::vector<MicrobatchInput> inputs_;          // [lane]
   std::vector<StepClock::LaneTime> lane_times_;  // [lane]: of this step
 

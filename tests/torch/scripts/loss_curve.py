@@ -115,8 +115,9 @@ def losses(spec, train, about, tensors, inputs, targets):
         for group in optimizer.param_groups:
             group["lr"] = rate(train, step, len(spec["batches"]))
         optimizer.zero_grad()
-        # Batch norms see a microbatch at a time, their running statistics the whole step.
-        logits = torch.cat([model(part) for part in inputs[batch].split(train["micro_batch_size"])])
+        # Batch norms see a group of microbatches at a time, their running statistics the whole step.
+        together = train["micro_batch_size"] * train.get("batch_norm_group", 1) or len(batch)
+        logits = torch.cat([model(part) for part in inputs[batch].split(together)])
         loss = nn.functional.cross_entropy(logits, targets[batch].flatten(),
                                            label_smoothing=train["label_smoothing_factor"])
         loss.backward()

@@ -306,6 +306,23 @@ TEST_CASE("a schedule's own numbers are those of its type, and stand in the cano
       Json::parse(to_canonical_json(good(smallest().dump())))["train"].contains("lr_scheduler_kwargs"));
 }
 
+TEST_CASE("a group of batch norms is a power of two of a step's microbatches, or all of them, on CPUs") {
+  const auto fault = [](const std::vector<std::string>& more) {
+    std::vector<std::string> overrides{"train.global_batch_size=24", "train.micro_batch_size=4"};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    return fault_of(smallest().dump(), overrides);
+  };
+  for (const char* group : {"0", "1", "2"})
+    CHECK(fault({std::string("train.batch_norm_group=") + group}) == "accepted");
+  CHECK(contains(fault({"train.batch_norm_group=3"}), "/train/batch_norm_group: 3 is no power of two"));
+  CHECK(contains(fault({"train.batch_norm_group=4"}),
+                 "/train/batch_norm_group: 4 does not divide the 6 microbatches of a step"));
+  CHECK(contains(fault({"train.batch_norm_group=0", "device=cuda"}),
+                 "/train/batch_norm_group: needs device \"cpu\": "));
+  CHECK(contains(fault({"train.batch_norm_group=2", "train.local_replicas=2"}),
+                 "/train/batch_norm_group: needs local_replicas 1"));
+}
+
 TEST_CASE("data without files has no path, and all other data must have one") {
   const std::string text = smallest().dump(), no_path = smallest_for({"data.type=synthetic"});
   CHECK(contains(fault_of(text, {"data.type=synthetic"}),

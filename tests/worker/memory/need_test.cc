@@ -93,6 +93,25 @@ TEST_CASE("peers send their partial sums, and fewer microbatches of one's own ma
   CHECK(question.need().gradients == 2 * question.need().parameters);
 }
 
+TEST_CASE("microbatches in lock step have a lane and a gradient each, more of them with fewer workers") {
+  Question question;
+  question.config.model = {};
+  question.config.model.type = ModelType::kResnet;
+  question.config.train.micro_batch_size = 4;
+  question.data.spec = {.shape = {1, 28, 28}, .classes = 10};
+  const MemoryNeed apart = question.need();
+  question.config.train.batch_norm_group = 0;
+  const MemoryNeed all = question.need();
+  CHECK(all.activations == (1 + 8) * apart.activations);
+  CHECK(all.gradients == 8 * all.parameters);
+  question.spread.world_size = 2;
+  CHECK(question.need().activations == (1 + 4) * apart.activations);
+  question.config.model.type = ModelType::kConvnet;  // nothing waits without a batch norm
+  const MemoryNeed convnet = question.need();
+  question.config.train.batch_norm_group = 1;
+  CHECK(question.need().activations == convnet.activations);
+}
+
 TEST_CASE("local replicas have parameters and slots of their own, and a sum") {
   Question question;
   const MemoryNeed plain = question.need();

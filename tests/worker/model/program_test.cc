@@ -291,4 +291,12 @@ TEST_CASE("a microbatch of one sample is too little for the batch norm of rows, 
   CHECK(fault(8, 4, 86) == "");
   CHECK(fault(8, 8, 80) == "");
   CHECK(too_few_values(convnet(), train, 1) == "");
+  train.batch_norm_group = 2;
+  CHECK(fault(8, 1, 80) == "");
+  CHECK(fault(8, 1, 81).find("from microbatches of one sample") != std::string::npos);
+  CHECK(fault(8, 2, 85) != "");
+  CHECK(fault(8, 2, 87) == "");
+  train.batch_norm_group = 0;
+  CHECK(fault(8, 1, 82) == "");
+  CHECK(fault(8, 1, 81) != "");
 }

@@ -76,6 +76,14 @@ struct Kernels {
   void (*batch_norm_backward)(const Planes& planes, const float* in, const float* weight,
                               const float* moments, const float* out_gradient, bool add, float* in_gradient,
                               bool add_parameters, float* weight_gradient, float* bias_gradient);
+  // Parts of these for a batch norm over several microbatches. sums: [2][channels], of (x - centre) and its
+  // square; or of the output's gradient d and of d times the normalised input, of which the other one wants
+  // the means over all of them.
+  void (*batch_sums)(const Planes& planes, const float* in, const float* centre, double* sums);
+  void (*batch_gradient_sums)(const Planes& planes, const float* in, const float* moments,
+                              const float* out_gradient, double* sums);
+  void (*batch_in_gradient)(const Planes& planes, const float* in, const float* weight, const float* moments,
+                            const float* out_gradient, const float* means, bool add, float* in_gradient);
 
   // In place: row r of `rows`, of which the first `first + r + 1` scores count, becomes their softmax; the
   // rest up to `width` becomes 0. Rows lie `stride` apart.

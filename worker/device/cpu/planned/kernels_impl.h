@@ -386,42 +386,90 @@ void batch_norm(const Planes& p, const float* in, const float* weight, const flo
   }
 }
 
+void batch_sums(const Planes& p, const float* in, const float* centre, double* sums) {
+  for (std::size_t c = 0; c < p.channels; ++c) {
+    double totals[2];
+    sums_of_channel<2>(
+        p, c,
+        [&](std::size_t i, Sums* to) {
+          const Sums x = sums_at(in + i) - centre[c];
+          to[0] += x;
+          to[1] += x * x;
+        },
+        [&](std::size_t i, int which) {
+          const float x = in[i] - centre[c];
+          return which == 0 ? x : x * x;
+        },
+        totals);
+    sums[c] = totals[0], sums[p.channels + c] = totals[1];
+  }
+}
+
+// Of the gradient, and of it times the normalised input.
+inline void gradient_sums_of_channel(const Planes& p, std::size_t c, const float* in, const float* moments,
+                                     const float* out_gradient, double* totals) {
+  const float mean = moments[3 * c], scale = moments[3 * c + 1];
+  sums_of_channel<2>(
+      p, c,
+      [&](std::size_t i, Sums* sums) {
+        const Sums d = sums_at(out_gradient + i);
+        sums[0] += d;
+        sums[1] += d * ((sums_at(in + i) - mean) * scale);
+      },
+      [&](std::size_t i, int which) {
+        return which == 0 ? out_gradient[i] : out_gradient[i] * ((in[i] - mean) * scale);
+      },
+      totals);
+}
+
+inline void in_gradient_of_channel(const Planes& p, std::size_t c, const float* in, const float* weight,
+                                   const float* moments, const float* out_gradient, float mean_d,
+                                   float mean_dx, bool add, float* in_gradient) {
+  const float mean = moments[3 * c], scale = moments[3 * c + 1], slope = weight[c] * scale;
+  for (std::size_t n = 0; n < p.samples; ++n) {
+    const std::size_t plane = (n * p.channels + c) * p.pixels;
+    const float *const x = in + plane, *const d = out_gradient + plane;
+    float* const to = in_gradient + plane;
+    const auto part = [&](std::size_t i) {
+      return slope * (d[i] - mean_d - (x[i] - mean) * scale * mean_dx);
+    };
+    if (add)
+      for (std::size_t i = 0; i < p.pixels; ++i) to[i] += part(i);
+    else
+      for (std::size_t i = 0; i < p.pixels; ++i) to[i] = part(i);
+  }
+}
+
 void batch_norm_backward(const Planes& p, const float* in, const float* weight, const float* moments,
                          const float* out_gradient, bool add, float* in_gradient, bool add_parameters,
                          float* weight_gradient, float* bias_gradient) {
   const auto count = static_cast<float>(p.samples * p.pixels);
   for (std::size_t c = 0; c < p.channels; ++c) {
-    const float mean = moments[3 * c], scale = moments[3 * c + 1];
     double totals[2];
-    sums_of_channel<2>(
-        p, c,
-        [&](std::size_t i, Sums* sums) {
-          const Sums d = sums_at(out_gradient + i);
-          sums[0] += d;
-          sums[1] += d * ((sums_at(in + i) - mean) * scale);
-        },
-        [&](std::size_t i, int which) {
-          return which == 0 ? out_gradient[i] : out_gradient[i] * ((in[i] - mean) * scale);
-        },
-        totals);
+    gradient_sums_of_channel(p, c, in, moments, out_gradient, totals);
     const auto d_bias = static_cast<float>(totals[0]), d_weight = static_cast<float>(totals[1]);
     put(add_parameters, d_bias, bias_gradient + c);
     put(add_parameters, d_weight, weight_gradient + c);
-    if (in_gradient == nullptr) continue;
-    const float slope = weight[c] * scale, mean_d = d_bias / count, mean_dx = d_weight / count;
-    for (std::size_t n = 0; n < p.samples; ++n) {
-      const std::size_t plane = (n * p.channels + c) * p.pixels;
-      const float *const x = in + plane, *const d = out_gradient + plane;
-      float* const to = in_gradient + plane;
-      const auto part = [&](std::size_t i) {
-        return slope * (d[i] - mean_d - (x[i] - mean) * scale * mean_dx);
-      };
-      if (add)
-        for (std::size_t i = 0; i < p.pixels; ++i) to[i] += part(i);
-      else
-        for (std::size_t i = 0; i < p.pixels; ++i) to[i] = part(i);
-    }
+    if (in_gradient != nullptr)
+      in_gradient_of_channel(p, c, in, weight, moments, out_gradient, d_bias / count, d_weight / count, add,
+                             in_gradient);
   }
+}
+
+void batch_gradient_sums(const Planes& p, const float* in, const float* moments, const float* out_gradient,
+                         double* sums) {
+  for (std::size_t c = 0; c < p.channels; ++c) {
+    double totals[2];
+    gradient_sums_of_channel(p, c, in, moments, out_gradient, totals);
+    sums[c] = totals[0], sums[p.channels + c] = totals[1];
+  }
+}
+
+void batch_in_gradient(const Planes& p, const float* in, const float* weight, const float* moments,
+                       const float* out_gradient, const float* means, bool add, float* in_gradient) {
+  for (std::size_t c = 0; c < p.channels; ++c)
+    in_gradient_of_channel(p, c, in, weight, moments, out_gradient, means[c], means[p.channels + c], add,
+                           in_gradient);
 }
 
 void causal_softmax(std::size_t rows, std::size_t first, std::size_t width, std::size_t stride,
@@ -551,6 +599,9 @@ constexpr Kernels kKernels{
     .batch_moments = batch_moments,
     .batch_norm = batch_norm,
     .batch_norm_backward = batch_norm_backward,
+    .batch_sums = batch_sums,
+    .batch_gradient_sums = batch_gradient_sums,
+    .batch_in_gradient = batch_in_gradient,
     .causal_softmax = causal_softmax,
     .softmax_backward = softmax_backward,
     .classify = classify,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "worker/device/cpu/grouped/kernels.h"
 #include "worker/device/cpu/onednn/matmul.h"
 #include "worker/device/cpu/planned/convolutions.h"
+#include "worker/device/cpu/planned/group_norm.h"
 #include "worker/device/cpu/planned/group_ops.h"
 #include "worker/device/cpu/planned/kernels.h"
 #include "worker/device/cpu/planned/lane_memory.h"
@@ -62,11 +64,29 @@ class PlannedLane final : public Lane, private LaneMemory {
 
   void train(const Microbatch& microbatch, float* out,
              const std::function<void(int bucket)>& ready) override {
-    const Schedule& steps = begin(microbatch, true, out);
-    ready_ = &ready;
+    begin(microbatch, out);
+    in_lock_step_ = false;
+    go_on(ready);
+  }
+  void begin(const Microbatch& microbatch, float* out) override {
+    steps_ = &begin(microbatch, true, out);
+    done_ = 0, in_lock_step_ = true, summed_ = false;
     if (teacher_) teacher_->begin_teaching(microbatch);
-    run(steps.forward);
-    run(steps.backward);
+  }
+  std::span<double> go_on(const std::function<void(int bucket)>& ready) override {
+    ready_ = &ready;
+    const std::size_t forward = steps_->forward.size(), all = forward + steps_->backward.size();
+    for (; done_ < all; ++done_, summed_ = false) {
+      const Step& step = done_ < forward ? steps_->forward[done_] : steps_->backward[done_ - forward];
+      if (in_lock_step_ && !summed_ && GroupNorm::is_norm(step.work)) {
+        summed_ = true;
+        std::span<double> sums;
+        clock_.time(step, [&] { sums = norm_.sums_of(step.work); });
+        return sums;
+      }
+      run_next(step);
+    }
+    return {};
   }
 
   MicrobatchStats evaluate(const Microbatch& microbatch) override {
@@ -84,7 +104,7 @@ class PlannedLane final : public Lane, private LaneMemory {
   // The steps for as many samples. `out`: the statistics, behind which the gradient lies in training.
   const Schedule& begin(const Microbatch& microbatch, bool training, float* out) {
     LaneMemory::begin(microbatch, weights_, out + kStatisticsFloats);
-    training_ = training;
+    training_ = training, before_ = nullptr;
     statistics_ = out, loss_ = 0, correct_ = 0;
     std::fill_n(out, kStatisticsFloats, 0.0f);
     out[2] = static_cast<float>(microbatch.samples) * static_cast<float>(program().sample.targets);
@@ -98,15 +118,15 @@ class PlannedLane final : public Lane, private LaneMemory {
   }
 
   void run(const std::vector<Step>& steps) {
-    const Step* before = nullptr;
-    for (const Step& step : steps) {
-      // What a layer's matmuls have rounded serves those of the same call.
-      if (before == nullptr || step.node != before->node || step.backward != before->backward ||
-          std::holds_alternative<CrossEntropy>(step.work))
-        matmuls_.forget();
-      before = &step;
-      clock_.time(step, [&] { run(step); });
-    }
+    for (const Step& step : steps) run_next(step);
+  }
+  void run_next(const Step& step) {
+    // What a layer's matmuls have rounded serves those of the same call.
+    if (before_ == nullptr || step.node != before_->node || step.backward != before_->backward ||
+        std::holds_alternative<CrossEntropy>(step.work))
+      matmuls_.forget();
+    before_ = &step;
+    clock_.time(step, [&] { run(step); });
   }
   [[gnu::noinline]] void run(const Step& step) {
     std::visit([&](const auto& work) { run(work, step); }, step.work);
@@ -241,7 +261,9 @@ class PlannedLane final : public Lane, private LaneMemory {
   void run(const BatchNormalize& w, const Step&) {
     const Planes planes{w.samples, w.channels, w.pixels};
     float* const moments = out(w.moments);
-    if (training_)
+    if (in_lock_step_ && training_)
+      norm_.make_moments(w);
+    else if (training_)
       k_.batch_moments(planes, w.epsilon, in(w.in), moments);
     else
       for (std::size_t c = 0; c < w.channels; ++c)
@@ -249,6 +271,7 @@ class PlannedLane final : public Lane, private LaneMemory {
     k_.batch_norm(planes, in(w.in), in(w.weight), in(w.bias), moments, out(w.out));
   }
   void run(const BatchNormalizeBackward& w, const Step&) {
+    if (in_lock_step_) return norm_.make_in_gradient(w);
     const float* const moments = in(w.moments);
     k_.batch_norm_backward({w.samples, w.channels, w.pixels}, in(w.in), in(w.weight), moments,
                            in(w.out_gradient), w.add, out(w.in_gradient), w.add_parameters,
@@ -482,6 +505,7 @@ class PlannedLane final : public Lane, private LaneMemory {
 
   const Kernels& k_ = kernels();
   const GroupOps groups_{*this};
+  GroupNorm norm_{*this};
   const Buffer scores_;  // attention's scores, and their gradients
   Matmuls matmuls_;
   Convolutions<Matmuls> convolutions_{matmuls_, columns()};
@@ -495,6 +519,10 @@ class PlannedLane final : public Lane, private LaneMemory {
   Buffer taught_;                         // two rows of its logits
 
   // Of the current microbatch.
+  const Schedule* steps_ = nullptr;
+  std::size_t done_ = 0;  // steps of its forward and backward
+  bool in_lock_step_ = false, summed_ = false;
+  const Step* before_ = nullptr;
   bool training_ = false;
   const std::function<void(int bucket)>* ready_ = nullptr;
   float* statistics_ = nullptr;

@@ -26,13 +26,13 @@ class LaneMemory {
   const Program& program() const { return program_; }
   const Plan& plan() const { return plan_; }
 
-  // All three stay until the next call. `gradient`: flat; not written in an evaluation.
+  // The samples and the other two stay until the next call. `gradient`: flat; not written in an evaluation.
   void begin(const Microbatch& microbatch, const float* weights, float* gradient) {
-    microbatch_ = &microbatch, weights_ = weights, gradient_ = gradient;
+    microbatch_ = microbatch, weights_ = weights, gradient_ = gradient;
     const auto real = static_cast<std::size_t>(microbatch.samples), group = std::size_t(plan_.group);
     samples_ = (real + group - 1) / group * group;
   }
-  const Microbatch& microbatch() const { return *microbatch_; }
+  const Microbatch& microbatch() const { return microbatch_; }
 
   bool grouped() const { return plan_.group > 1; }
   std::size_t samples() const { return samples_; }  // with the padding of the last group
@@ -42,7 +42,7 @@ class LaneMemory {
     const std::size_t at = place.offset / sizeof(float);
     switch (place.space) {
       case Space::kSamples:
-        return microbatch_->values + at;
+        return microbatch_.values + at;
       case Space::kParameters:
       case Space::kMatrices:
         return weights_ + at;
@@ -63,7 +63,7 @@ class LaneMemory {
   const Plan plan_;
   const Buffer arena_;
   const Buffer columns_;  // lane_columns()
-  const Microbatch* microbatch_ = nullptr;
+  Microbatch microbatch_;
   const float* weights_ = nullptr;
   float* gradient_ = nullptr;
   std::size_t samples_ = 0;
