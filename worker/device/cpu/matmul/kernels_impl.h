@@ -217,7 +217,13 @@ void pack_gathered(const Columns& columns, Size first, Size k, Size count, float
   if (two) {
     const Size a = firsts[0], b = seconds[0], c = firsts[1], d = seconds[1];
     const Lanes left = second[0], right = second[1];
-    for (Size i = 0; i < k; ++i, panel += kColumns) {
+    const bool one = a == b && c == d;
+    for (Size i = 0; one && i < k; ++i, panel += kColumns) {
+      const float* const from = g.at + steps[i];
+      store(panel, load(from + a));
+      store(panel + kVector, load(from + c));
+    }
+    for (Size i = 0; !one && i < k; ++i, panel += kColumns) {
       const float* const from = g.at + steps[i];
       store(panel, left ? load(from + b) : load(from + a));
       store(panel + kVector, right ? load(from + d) : load(from + c));
