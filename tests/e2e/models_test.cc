@@ -268,6 +268,10 @@ TEST_CASE("gpt2 learns from text, says perplexity, and is exported; other models
       Json::parse(after.substr(after.find("{\"event\":\"eval\""),
                                after.find("\n{\"event\":\"end\"") - after.find("{\"event\":\"eval\"")));
   CHECK(same["loss"].get<double>() == doctest::Approx(eval["loss"].get<double>()).epsilon(1e-6));
+  // It can be a teacher, under transformers' own config, too.
+  const Ended taught = run(job(all[0], standalone(2), folder / "taught", 2,
+                               {"model.n_layer=1", "train.distill_from=" + (folder / "hub").string()}));
+  CHECK_MESSAGE(taught.exit_code == 0, taught.err);
   const Ended wider = run(job(all[0], standalone(1), folder / "wider", 1,
                               {"model.n_embd=64", "train.init_from=" + (folder / "hub").string()}));
   CHECK(wider.exit_code == 78);

@@ -16,6 +16,7 @@
 #include "worker/checkpoint/layout.h"
 #include "worker/checkpoint/places.h"
 #include "worker/checkpoint/safetensors.h"
+#include "worker/model/hub.h"
 #include "worker/quantize/gpt2_files.h"
 #include "worker/tokenizer/load.h"
 
@@ -63,7 +64,7 @@ const char* reader_of(ExportFormat format) {
 }
 
 struct Gpt2 {
-  Gpt2Shape shape;
+  ModelConfig shape;
   std::vector<float> flat;
 };
 
@@ -73,8 +74,8 @@ Gpt2 gpt2_in(const Safetensors& file, const std::string& hub, const ExportAs& as
     if (!result.ok()) result = result.status().within(source.string());
     return value_or_throw(std::move(result));
   };
-  Gpt2 model{.shape = checked(gpt2_shape(hub)), .flat = {}};
-  const Program program = model.shape.program();
+  Gpt2 model{.shape = checked(gpt2_of_hub(hub)), .flat = {}};
+  const Program program = gpt2_program_of(model.shape);
   model.flat = checked(parameter_values(file, program, ""));
   if (!std::ranges::all_of(model.flat, [](float value) { return std::isfinite(value); }))
     throw WorkerError(kExitConfig,

@@ -66,6 +66,13 @@ std::vector<Tensor> optimizer_tensors(const Program& program, const std::vector<
   return tensors;
 }
 
+std::string prefix_in(const Safetensors& file) {
+  static constexpr char kPrefix[] = "transformer.";
+  const bool prefixed = std::ranges::any_of(
+      file.tensors, [](const Tensor& tensor) { return tensor.name.starts_with(kPrefix); });
+  return prefixed ? kPrefix : "";
+}
+
 Result<std::vector<float>> parameter_values(const Safetensors& file, const Program& program,
                                             const std::string& prefix) {
   std::vector<float> flat(program.size);

@@ -16,6 +16,9 @@ namespace dtrun::worker {
 std::vector<Tensor> model_tensors(const Program& program);
 std::vector<Tensor> optimizer_tensors(const Program& program, const std::vector<OptimizerSlot>& slots);
 
+// What the names of a file of Hugging Face's GPT2LMHeadModel begin with: "transformer.", or "".
+std::string prefix_in(const Safetensors& file);
+
 // Every parameter's tensor, named with this prefix, as a flat vector; other tensors are passed over.
 // EX_CONFIG.
 Result<std::vector<float>> parameter_values(const Safetensors& file, const Program& program,

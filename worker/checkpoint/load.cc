@@ -13,8 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kHubPrefix[] = "transformer.";  // in a file of GPT2LMHeadModel
-
 // As value_or_throw(); the error's message begins with `path`.
 template <typename T>
 T value_in(Result<T> result, const fs::path& path) {
@@ -121,9 +119,7 @@ std::vector<float> load_parameters(const fs::path& from, const Program& program)
   const fs::path path = fs::is_directory(from, error) ? from / kModelFile : from;
   const std::string content = value_or_throw(read_whole(path));
   const Safetensors file = value_in(parse_safetensors(content), path);
-  const bool prefixed = std::ranges::any_of(
-      file.tensors, [](const Tensor& tensor) { return tensor.name.starts_with(kHubPrefix); });
-  return value_in(parameter_values(file, program, prefixed ? kHubPrefix : ""), path);
+  return value_in(parameter_values(file, program, prefix_in(file)), path);
 }
 
 bool has_checkpoints(const fs::path& output_dir) { return !list_checkpoints(output_dir).empty(); }

@@ -25,8 +25,8 @@ std::optional<std::int64_t> classes_in(const Safetensors& file, const Program& p
   for (auto node = program.nodes.rbegin(); node != program.nodes.rend(); ++node) {
     const auto* const linear = std::get_if<Linear>(&node->op);
     if (linear == nullptr) continue;
-    const auto found =
-        std::ranges::find(file.tensors, program.parameters[linear->weight].name, &Tensor::name);
+    const auto found = std::ranges::find(
+        file.tensors, prefix_in(file) + program.parameters[linear->weight].name, &Tensor::name);
     if (found == file.tensors.end() || found->shape.size() != 2) return std::nullopt;
     return found->shape[linear->in_first ? 1 : 0];
   }
@@ -57,7 +57,7 @@ std::shared_ptr<const Teacher> load_teacher(const TrainConfig& train, const Prog
   const std::int64_t classes = classes_in(file, found.program).value_or(classes_of(found.program));
   if (classes != wanted) refuse_classes(found.file, classes, wanted);
   auto teacher = std::make_shared<Teacher>();
-  teacher->parameters = in_file(parameter_values(file, found.program, ""));
+  teacher->parameters = in_file(parameter_values(file, found.program, prefix_in(file)));
   teacher->program = std::move(found.program);
   const std::string_view whole = content;
   teacher->path = found.file.string();

@@ -5,38 +5,53 @@
 #include "proto/base/text_in.h"
 #include "worker/base/error.h"
 #include "worker/checkpoint/places.h"
+#include "worker/model/hub.h"
 
 namespace dtrun::worker {
 namespace {
 
 namespace fs = std::filesystem;
 
-JobConfig config_in(const fs::path& directory, const fs::path& model) {
-  const fs::path path = directory / "config.json";
+struct ConfigFile {
+  fs::path path;
+  std::string text;
+  JobConfig job() const { return value_or_throw(parse_config(text, path.string(), {})); }
+};
+ConfigFile config_of(const fs::path& model) {
+  const fs::path path = run_directory_of(model) / "config.json";
   const Result<std::string> text = read_text(path);
-  if (!text.ok())
-    throw WorkerError(kExitNoInput,
-                      model.string() + ": there is no config.json of its job, which says what model it is");
-  return value_or_throw(parse_config(text.value(), path.string(), {}));
+  if (text.ok()) return {.path = path, .text = text.value()};
+  throw WorkerError(kExitNoInput,
+                    model.string() + ": there is no config.json of its job, which says what model it is");
+}
+
+// A job's config has no such key.
+bool is_hub(const ConfigFile& config) { return config.text.find("\"model_type\"") != std::string::npos; }
+
+ModelConfig model_of(const ConfigFile& config) {
+  if (!is_hub(config)) return config.job().model;
+  const Result<ModelConfig> gpt2 = gpt2_of_hub(config.text);
+  return value_or_throw(gpt2.ok() ? gpt2 : gpt2.status().within(config.path.string()));
 }
 
 }  // namespace
 
 TrainedModel trained_model(const fs::path& run) {
   const fs::path model = model_file_of(run);
-  const fs::path directory = run_directory_of(model);
-  return {.file = model, .directory = directory, .config = config_in(directory, model)};
+  return {.file = model, .directory = run_directory_of(model), .config = config_of(model).job()};
 }
 
 FoundTeacher find_teacher(const TrainConfig& train, const SampleSpec& sample) try {
-  const TrainedModel found = trained_model(*train.distill_from);
-  FoundTeacher teacher{.file = found.file, .program = make_program(found.config.model, sample)};
+  const fs::path file = model_file_of(*train.distill_from);
+  FoundTeacher teacher{.file = file, .program = make_program(model_of(config_of(file)), sample)};
   teacher.program.bf16 = train.bf16;
   return teacher;
 } catch (const WorkerError& error) {
-  throw WorkerError(error.exit_code(), std::string("/train/distill_from: ") + error.what() +
-                                           "; name the output_dir of a job, or a checkpoint, whose model was "
-                                           "trained on data of the same shape and classes");
+  throw WorkerError(
+      error.exit_code(),
+      std::string("/train/distill_from: ") + error.what() +
+          "; name the output_dir of a job, or a checkpoint, whose model was "
+          "trained on data of the same shape and classes, or that of a GPT-2 from Hugging Face");
 }
 
 Status check_teacher(const TrainConfig& train, const SampleSpec& sample) try {

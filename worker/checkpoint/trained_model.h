@@ -19,9 +19,9 @@ struct TrainedModel {
 // config, EX_CONFIG if the config is of another program.
 TrainedModel trained_model(const std::filesystem::path& run);
 
-// The teacher that train.distill_from names, for such samples: its model, without reading its parameters.
-// REQUIRES: there is one. Throws WorkerError, EX_NOINPUT or EX_CONFIG, if there is no model or it cannot take
-// the samples.
+// The teacher that train.distill_from names, for such samples: the model of a job, or a GPT-2 of Hugging
+// Face's, without reading its parameters. REQUIRES: there is one. Throws WorkerError, EX_NOINPUT or
+// EX_CONFIG, if there is no model or it cannot take the samples.
 struct FoundTeacher {
   std::filesystem::path file;
   Program program;

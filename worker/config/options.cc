@@ -452,8 +452,9 @@ const std::vector<Option>& table() {
       {.pointer = "/train/distill_from",
        .field = in<kTrain, &TrainConfig::distill_from>,
        .description = "Directory of a teacher, whose outputs the model learns to give: the output_dir of a "
-                      "job of any model.type with the same classes or vocabulary, or one of its checkpoints, "
-                      "on every node. The loss becomes distill_alpha * distill_temperature^2 * KL(teacher || "
+                      "job of any model.type with the same classes or vocabulary, one of its checkpoints, or "
+                      "a GPT-2 from Hugging Face, on every node. The loss becomes distill_alpha * "
+                      "distill_temperature^2 * KL(teacher || "
                       "model), of outputs divided by distill_temperature, + (1 - distill_alpha) * "
                       "cross-entropy; that of evaluations stays cross-entropy. On the CPU."},
       {.pointer = "/train/distill_temperature",

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "worker/model/hub.h"
 #include "worker/quantize/gguf.h"
 #include "worker/quantize/matrices.h"
 #include "worker/tokenizer/byte_alphabet.h"
@@ -153,7 +154,7 @@ class PackedTensors {
   std::string data_;
 };
 
-Json opt_config(const Gpt2Shape& shape, const Json& hub, Quantization how) {
+Json opt_config(const ModelConfig& shape, const Json& hub, Quantization how) {
   Json config = Json::parse(R"({
     "architectures": ["OPTForCausalLM"], "model_type": "opt", "activation_function": "gelu_new",
     "do_layer_norm_before": true, "enable_bias": true, "attention_dropout": 0.0, "pad_token_id": null,
@@ -187,37 +188,6 @@ Json opt_config(const Gpt2Shape& shape, const Json& hub, Quantization how) {
 
 }  // namespace
 
-Program Gpt2Shape::program() const {
-  return make_program(ModelConfig{.type = ModelType::kGpt2,
-                                  .n_layer = n_layer,
-                                  .n_head = n_head,
-                                  .n_embd = n_embd,
-                                  .n_positions = n_positions,
-                                  .vocab_size = vocab_size},
-                      {.input = SampleSpec::Input::kTokens,
-                       .shape = {1, 1, n_positions},
-                       .targets = n_positions,
-                       .classes = vocab_size});
-}
-
-Result<Gpt2Shape> gpt2_shape(const std::string& hub_config) {
-  const Json json = Json::parse(hub_config, nullptr, false);
-  Gpt2Shape shape;
-  for (const auto& [name, field] : {std::pair{"n_layer", &shape.n_layer},
-                                    {"n_head", &shape.n_head},
-                                    {"n_embd", &shape.n_embd},
-                                    {"n_positions", &shape.n_positions},
-                                    {"vocab_size", &shape.vocab_size}}) {
-    const Json value = json.is_object() ? json.value(name, Json()) : Json();
-    if (!value.is_number_integer() || value < 1 || value > (1 << 21))
-      return Status(kExitNoInput, std::string("its \"") + name + "\" is no size of a GPT-2");
-    *field = value.get<int>();
-  }
-  if (shape.n_embd % shape.n_head != 0 || shape.vocab_size < 2)
-    return Status(kExitNoInput, "its sizes are not those of a GPT-2");
-  return shape;
-}
-
 Status check_blocks(const Program& program, Quantization how) {
   for (const QuantizedMatrix& matrix : quantized_matrices(program, how)) {
     const std::size_t block = block_of(how, matrix.columns);
@@ -232,8 +202,8 @@ Status check_blocks(const Program& program, Quantization how) {
   return {};
 }
 
-std::string gpt2_gguf(const Gpt2Shape& shape, const std::vector<float>& flat, std::optional<Quantization> how,
-                      const Tokenizer* tokenizer) {
+std::string gpt2_gguf(const ModelConfig& shape, const std::vector<float>& flat,
+                      std::optional<Quantization> how, const Tokenizer* tokenizer) {
   const auto number = [](int value) { return static_cast<std::uint32_t>(value); };
   const GgufType type = !how                          ? GgufType::kF32
                         : *how == Quantization::kQ8_0 ? GgufType::kQ8_0
@@ -246,7 +216,7 @@ std::string gpt2_gguf(const Gpt2Shape& shape, const std::vector<float>& flat, st
       {"gpt2.attention.layer_norm_epsilon", 1e-5f},    {"general.file_type", file_type},
       {"general.quantization_version", number(2)}};
   add_vocabulary(keys, shape.vocab_size, tokenizer);
-  const Program program = shape.program();
+  const Program program = gpt2_program_of(shape);
   const auto matrices = quantized_matrices(program, Quantization::kQ8_0);
   std::vector<GgufTensor> tensors;
   for (std::size_t index = 0; index < program.parameters.size(); ++index) {
@@ -267,9 +237,9 @@ std::string gpt2_gguf(const Gpt2Shape& shape, const std::vector<float>& flat, st
   return gguf_file(keys, tensors);
 }
 
-PackedFiles gpt2_packed(const Gpt2Shape& shape, const std::vector<float>& flat, Quantization how,
+PackedFiles gpt2_packed(const ModelConfig& shape, const std::vector<float>& flat, Quantization how,
                         const std::string& hub_config) {
-  const Program program = shape.program();
+  const Program program = gpt2_program_of(shape);
   const auto matrices = quantized_matrices(program, how);
   PackedTensors tensors;
   for (std::size_t index = 0; index < program.parameters.size(); ++index) {

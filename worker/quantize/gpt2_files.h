@@ -11,20 +11,13 @@
 
 namespace dtrun::worker {
 
-// As the config.json of a GPT-2 describes it.
-struct Gpt2Shape {
-  int n_layer = 0, n_head = 0, n_embd = 0, n_positions = 0, vocab_size = 0;
-  Program program() const;
-};
-Result<Gpt2Shape> gpt2_shape(const std::string& hub_config);  // EX_NOINPUT
-
 // EX_CONFIG where the rows of a matrix are no whole blocks.
 Status check_blocks(const Program& program, Quantization how);
 
-// model.gguf. `how`: a type of GGUF's, or none for fp32. `tokenizer`: the run's; null: its tokens are the 256
-// bytes, or have no names.
-std::string gpt2_gguf(const Gpt2Shape& shape, const std::vector<float>& flat, std::optional<Quantization> how,
-                      const Tokenizer* tokenizer);
+// model.gguf. `shape`: a gpt2 with its vocab_size (worker/model/hub.h). `how`: a type of GGUF's, or none for
+// fp32. `tokenizer`: the run's; null: its tokens are the 256 bytes, or have no names.
+std::string gpt2_gguf(const ModelConfig& shape, const std::vector<float>& flat,
+                      std::optional<Quantization> how, const Tokenizer* tokenizer);
 
 // model.safetensors and config.json in compressed-tensors' "pack-quantized". They are of an OPT, which
 // computes what a GPT-2 does once its activation is gelu_new: its matrices are torch.nn.Linear, the only
@@ -32,7 +25,7 @@ std::string gpt2_gguf(const Gpt2Shape& shape, const std::vector<float>& flat, st
 struct PackedFiles {
   std::string model, config;
 };
-PackedFiles gpt2_packed(const Gpt2Shape& shape, const std::vector<float>& flat, Quantization how,
+PackedFiles gpt2_packed(const ModelConfig& shape, const std::vector<float>& flat, Quantization how,
                         const std::string& hub_config);
 
 }  // namespace dtrun::worker
