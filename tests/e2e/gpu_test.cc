@@ -90,7 +90,7 @@ TEST_CASE(
     for (const pid_t worker : children_of(killed.pid(), "dtrun-worker")) kill(worker, SIGKILL);
     const Ended ended = killed.end();
     CHECK_MESSAGE(ended.exit_code == 0, ended.err);
-    CHECK_MESSAGE(says(ended, " workers, from the host's memory"), ended.err);
+    CHECK_MESSAGE(says(ended, ", from the host's memory"), ended.err);
     CHECK_FALSE(says(ended, "begins again"));
     const Ended calm = lab.run(lab.job(one, 1, one.name, steps));
     REQUIRE_MESSAGE(calm.exit_code == 0, calm.err);

@@ -18,6 +18,7 @@ WITH_SPARE = ("--recovery", "memory", "--spares", "1")
 class SparesTest(unittest.TestCase):
     def start(self, **options):
         job = KitJob(DTRUN, arguments=WITH_SPARE, steps=1000000, pause=0.02, **options)
+        self.addCleanup(job.kill)
         begun = job.whole()
         self.assertIsNotNone(begun, job.errors())
         return job, begun

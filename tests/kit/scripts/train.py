@@ -133,6 +133,7 @@ for step in job.steps(option("STEPS", 100), data, min_workers=option("MIN", 1)):
             dies()
         if any(fault[0] == "torn" and fault[2] == str(step.number) for fault in faults):
             if strikes("torn", step):
+                time.sleep(1)  # its peers have made the update, too
                 dies()
             torch.distributed.barrier()  # what must not be: a collective after the update
         if strikes("raise", step):

@@ -1,8 +1,9 @@
-"""Rank 1 meets a bad sample; @record writes its traceback to TORCHELASTIC_ERROR_FILE. Rank 0 waits for it in vain."""
+"""Rank 1 meets a bad sample; @record writes its traceback to TORCHELASTIC_ERROR_FILE. Rank 0 waits for it in vain, and in no
+collective: one that ends with its peer might end this rank before the other."""
 
 import os
+import time
 
-import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
@@ -17,7 +18,7 @@ def main():
     dist.barrier()
     if os.environ["RANK"] == "1":
         load_sample(4711)
-    dist.all_reduce(torch.ones(1))
+    time.sleep(600)
 
 
 if __name__ == "__main__":
