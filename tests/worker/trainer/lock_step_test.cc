@@ -41,7 +41,8 @@ TEST_CASE("batch norms over groups have the same bits for any number of ranks an
   for (const int group : {0, 4}) {
     CAPTURE(group);
     run_job(with_norms(job, "alone", 4, group), 1);
-    for (const auto& [world, lanes] : {std::pair{1, 2}, {2, 1}, {3, 2}, {5, 1}}) {
+    for (const auto& [ranks, lanes] : {std::pair{1, 2}, {2, 1}, {3, 2}, {5, 1}}) {
+      const int world = ranks;  // clang 14 lets no lambda, as CAPTURE is one, have a structured binding
       CAPTURE(world);
       const std::string output = std::to_string(group) + "x" + std::to_string(world * 10 + lanes);
       run_job(with_norms(job, output, 4, group), world, lanes);
