@@ -50,8 +50,7 @@ FoundTeacher find_teacher(const TrainConfig& train, const SampleSpec& sample) tr
   throw WorkerError(
       error.exit_code(),
       std::string("/train/distill_from: ") + error.what() +
-          "; name the output_dir of a job, or a checkpoint, whose model was "
-          "trained on data of the same shape and classes, or that of a GPT-2 from Hugging Face");
+          "; a teacher takes data of the same shape and classes, and may be a GPT-2 from Hugging Face");
 }
 
 Status check_teacher(const TrainConfig& train, const SampleSpec& sample) try {
