@@ -159,13 +159,18 @@ class KitJob:
             return (steps[-1]["gen"], pids) if len(pids) == self.world and len(here) > 4 * self.world else None
         return self.wait_for(found)
 
-    def spare(self):
-        """The pid of a spare that waits; waits for it."""
+    def spares(self, count):
+        """The pids of so many spares that wait, the latest last; waits for them."""
         def found():
             ended = {line["pid"] for line in self.events("worker_ended") + self.events("place_worker")}
             waiting = [line["pid"] for line in self.events("worker_ready") if line["rank"] == -1 and line["pid"] not in ended]
-            return waiting[-1] if waiting else None
+            return waiting if len(waiting) >= count else None
         return self.wait_for(found)
+
+    def spare(self):
+        """The pid of the latest spare that waits; waits for one."""
+        waiting = self.spares(1)
+        return waiting and waiting[-1]
 
     def kill_often(self, faults, number=signal.SIGKILL):
         """Kills a worker each time that the world is whole again: [(time, generation)]."""

@@ -16,8 +16,8 @@ WITH_SPARE = ("--recovery", "memory", "--spares", "1")
 
 
 class SparesTest(unittest.TestCase):
-    def start(self, **options):
-        job = KitJob(DTRUN, arguments=WITH_SPARE, steps=1000000, pause=0.02, **options)
+    def start(self, arguments=WITH_SPARE, **options):
+        job = KitJob(DTRUN, arguments=arguments, steps=1000000, pause=0.02, **options)
         self.addCleanup(job.kill)
         begun = job.whole()
         self.assertIsNotNone(begun, job.errors())
@@ -72,6 +72,16 @@ class SparesTest(unittest.TestCase):
 
     def test_the_spare_is_killed_and_then_a_worker(self):
         self.check_killed(lambda pids, spare: (spare, pids[1]))
+
+    def test_a_worker_dies_while_the_ranks_find_each_other(self):
+        """A spare that has never met anybody then meets ranks whose last meeting broke."""
+        job, (generation, pids) = self.start(arguments=(*WITH_SPARE[:-1], "2"), faults="meet:1:2")
+        self.assertIsNotNone(job.spares(2), job.errors())
+        os.kill(pids[0], signal.SIGKILL)
+        after = job.whole(generation)
+        self.assertIsNotNone(after, job.errors())
+        self.assertIn(pids[2], after[1].values(), job.errors())
+        self.ends(job)
 
     def test_a_spare_that_is_killed_disturbs_nobody(self):
         job, (generation, pids) = self.start()

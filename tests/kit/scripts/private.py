@@ -3,6 +3,8 @@ them do what the kit takes them for."""
 
 import os
 import pathlib
+import select
+import socket
 import sys
 import tempfile
 import threading
@@ -55,7 +57,7 @@ def breaks(groups, rank, all_reduce):
 def stands_beside(folder, number, rank):
     """A group of gloo's own beside the default one: it computes, and is broken as that is."""
     twins = Twins("gloo", Unit(1, 0))
-    with twins.watched():
+    with twins.watched(2):
         twins.make(dist.FileStore(os.path.join(folder, f"beside{number}"), 2), rank, 2)
     ones = torch.ones(5)
     twins.peers.allreduce([ones]).wait()
@@ -65,7 +67,26 @@ def stands_beside(folder, number, rank):
     twins.destroy()
 
 
+def wakes_who_connects():
+    """To a host that does not answer: a listener whose queue is full drops what comes."""
+    with socket.socket() as deaf, select.epoll() as watched:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        callers = [socket.socket() for _ in range(4)]
+        for caller in callers:
+            caller.setblocking(False)
+            caller.connect_ex(deaf.getsockname())
+        watched.register(callers[-1])
+        check("a connection to a full queue is made", not watched.poll(0.2))
+        private.connect_or_give_up(watched.fileno(), 2)
+        check("nobody wakes who connects", any(event & select.EPOLLHUP for _, event in watched.poll(1)))
+        check("who connects gets no error", callers[-1].getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0)
+        for caller in callers:
+            caller.close()
+
+
 def main(rank, folder):
+    wakes_who_connects()
     check(f"there is no {private.missing()}", not private.missing())
     groups = Groups("gloo")
     groups.make_alone()
@@ -78,7 +99,7 @@ def main(rank, folder):
             groups.make_alone()
             old = DDP(model())
             groups.destroy()
-        with groups.watched():
+        with groups.watched(2):
             groups.make(dist.FileStore(os.path.join(folder, str(generation)), 2), rank, 2)
         private.remake_wrapper(old)
         mine = gradient(old, rank)

@@ -5,7 +5,8 @@ $KIT_FAULTS is a list "NAME:RANK:STEP,…". Each happens once in a job, however 
 says that it has. forward, reduce (in the all-reduce), update (after opt.step()), begin (before the block) kill the rank;
 average kills a rank whose twins are in job.average, raise is an error of the script's own, asleep waits before the
 collective, lag a second before the rank asks for the next step, and torn adds a collective after the update, in which the
-rank dies."""
+rank dies. Of a generation in place of a step: meet kills a rank whose peers do not know yet where to reach it, connect one
+whose peers do, and regroup one that has met them."""
 
 import hashlib
 import json
@@ -24,6 +25,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import dtrun
+from dtrun._store import AgentStore
 from sharded import sharded
 
 
@@ -97,10 +99,32 @@ job.keep(model=model, opt=opt, sched=sched)
 say("loaded", generation=job.generation)
 
 
+class At:  # a generation, in place of a step
+    def __init__(self, job):
+        self.number = job.generation
+
+
 @job.on_regroup
 def groups(job):
-    if strikes("regroup", type("at", (), {"number": job.generation})):
+    if strikes("regroup", At(job)):
         dies()
+
+
+def tell_peers(store, key, value, tell=AgentStore.set):
+    if strikes("meet", At(job)):
+        time.sleep(0.2)  # its peers wait for this key by now
+        dies()
+    tell(store, key, value)
+
+
+def wait_for_peers(store, key, seconds, wait=AgentStore._wait):
+    value = wait(store, key, seconds)
+    if strikes("connect", At(job)):
+        dies()
+    return value
+
+
+AgentStore.set, AgentStore._wait = tell_peers, wait_for_peers
 
 
 for step in job.steps(option("STEPS", 100), data, min_workers=option("MIN", 1)):

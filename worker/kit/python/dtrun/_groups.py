@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Iterator
@@ -22,9 +23,11 @@ class Groups:
 
     def __init__(self, backend: str) -> None:
         self._backend = "cpu:gloo,cuda:nccl" if backend == "nccl" else backend  # state is sent on the CPU
-        self._lock = threading.Lock()  # guards the next two
+        self._lock = threading.Lock()  # guards the next four
         self._epolls: set[int] = set()
         self._before: set[int] | None = None  # while groups are being made: what was there before
+        self._broken = False  # the groups that are being made
+        self._ranks = 1       # of these, at most
         self._timeout: dict[str, timedelta] = {}
         self.peers: Any = None  # the group of those who hold the same state
 
@@ -35,7 +38,7 @@ class Groups:
 
     def make_alone(self) -> None:
         """That of one rank, for the lines above the loop."""
-        with self.watched():
+        with self.watched(1):
             self.make(dist.HashStore(), 0, 1)
         self._require_epolls()
 
@@ -48,24 +51,45 @@ class Groups:
         return not self._timeout
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
+    def watched(self, ranks: int) -> Iterator[None]:
+        """What is made within it, of at most so many ranks, can be broken, also before it is whole."""
         with self._lock:
-            self._before = _torch_private.epolls()
+            self._before, self._ranks, self._broken = _torch_private.epolls(), ranks, False
         try:
             yield
         finally:
             with self._lock:
-                self._epolls |= _torch_private.epolls() - (self._before or set())
+                self._epolls |= self._unfinished()
                 self._before = None
+                if self._broken:
+                    self._shut_all()
+
+    def _unfinished(self) -> set[int]:
+        return set() if self._before is None else _torch_private.epolls() - self._before
+
+    def _shut_all(self) -> None:
+        for epoll in self._epolls:
+            _torch_private.shut_connections(epoll)
 
     def break_all(self) -> None:
         """From any thread: whoever waits in a collective gets an exception, here and at the peers."""
         with self._lock:
-            unfinished = set() if self._before is None else _torch_private.epolls() - self._before
-            for epoll in self._epolls | unfinished:
-                _torch_private.shut_connections(epoll)
+            self._shut_all()
+            if self._before is not None and not self._broken:
+                self._broken = True
+                threading.Thread(target=self._break_unfinished, args=(self._before,), daemon=True, name="dtrun-break").start()
         if torch.cuda.is_initialized():
             threading.Thread(target=_torch_private.abort_nccl, daemon=True, name="dtrun-abort").start()
+
+    def _break_unfinished(self, before: set[int]) -> None:
+        """Until who makes groups has noticed: connections, and groups, come one after the other."""
+        while True:
+            with self._lock:
+                if self._before is not before:
+                    return
+                for epoll in self._unfinished():
+                    _torch_private.connect_or_give_up(epoll, self._ranks)
+            time.sleep(0.05)
 
     def destroy(self) -> None:
         """First broken: DDP's reducer holds the old group, and a peer would wait for its sockets."""
@@ -76,8 +100,7 @@ class Groups:
 
     def forget(self) -> None:
         self.peers = None
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        _torch_private.forget_groups()
 
     def end(self) -> None:
         """Before the process does: else a thread of gloo may end it with SIGABRT."""

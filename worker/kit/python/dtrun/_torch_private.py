@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import types
 from datetime import timedelta
 from typing import Any, Iterator
@@ -17,6 +18,8 @@ from torch.nn.parallel import DistributedDataParallel
 PEER_GONE = ("gloo/transport", "Connection closed by peer", "Connection reset by peer", "NCCL", "ncclComm", "Broken pipe",
              "Application timeout caused pair closure", "Timed out waiting", "Socket closed", "Socket Timeout")
 
+TCP_SYN_SENT, TCP_LISTEN = 2, 10  # of linux/tcp.h's states
+
 
 def missing() -> str:
     """What is not as this package needs it, to the point that workers must not outlive their peers; mostly empty."""
@@ -25,6 +28,8 @@ def missing() -> str:
             return f"DistributedDataParallel.{name}"
     if not hasattr(dist, "Store"):
         return "torch.distributed"
+    if not hasattr(dist.distributed_c10d, "_group_count"):
+        return "torch.distributed.distributed_c10d._group_count"
     return ""
 
 
@@ -34,6 +39,15 @@ def is_peers_fault(error: BaseException) -> bool:
     if kind is not None and isinstance(error, kind):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in PEER_GONE)
+
+
+def forget_groups() -> None:
+    """The default group and those made on it, also where the making of the default one broke. By the number of groups made
+    so far torch names the keys by which ranks meet. destroy_process_group sets it back, but only if there is a default group:
+    else this rank would wait for keys that its new peers do not set, and they for its own."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    dist.distributed_c10d._group_count = 0
 
 
 def gloo_group(store: dist.Store, rank: int, size: int, timeout: timedelta = timedelta(minutes=30)) -> Any:
@@ -91,9 +105,12 @@ def epolls() -> set[int]:
 
 def shut_connections(epoll: int) -> int:
     """Shuts the sockets in an epoll down: who waits for one of them, in gloo, gets an exception within milliseconds. Gloo's
-    own abort(), shutdown() and destroy wake nobody. From any thread; the number of sockets."""
+    own abort(), shutdown() and destroy wake nobody. For a group that is whole (connect_or_give_up has the other). From any
+    thread; the number of sockets."""
     count = 0
-    for connection in _connections(epoll):
+    for connection, state in _sockets(epoll):
+        if state == TCP_LISTEN:  # left alone: gloo ends the process if its accept() fails
+            continue
         try:
             connection.shutdown(socket.SHUT_RDWR)
             count += 1
@@ -102,7 +119,26 @@ def shut_connections(epoll: int) -> int:
     return count
 
 
-def _connections(epoll: int) -> Iterator[socket.socket]:
+def connect_or_give_up(epoll: int, ranks: int) -> None:
+    """Wakes gloo while it makes a group of so many ranks, in which it waits for each peer in turn. For some of them it waits
+    to be connected to, and has no socket yet by which to wake it: so each comes now, and hangs up. (A peer says 8 bytes, its
+    number at this rank; before torch 2.1 each had a listening socket to itself.) Connections that stand are left alone: gloo
+    ends the process if one of them has no peer any more when it first looks. From any thread."""
+    for connection, state in _sockets(epoll):
+        try:
+            if state == TCP_SYN_SENT:
+                connection.shutdown(socket.SHUT_RDWR)
+            for number in range(ranks) if state == TCP_LISTEN else ():
+                with socket.socket(connection.family, socket.SOCK_STREAM) as caller:
+                    caller.settimeout(0.1)  # the queue of one that nobody accepts from is full
+                    caller.connect(connection.getsockname())
+                    caller.sendall(number.to_bytes(8, sys.byteorder))
+        except OSError:
+            pass
+
+
+def _sockets(epoll: int) -> Iterator[tuple[socket.socket, int]]:
+    """Copies of the TCP sockets that an epoll watches, with their states."""
     try:
         with open(f"/proc/self/fdinfo/{epoll}") as lines:
             fds = [int(line.split()[1]) for line in lines if line.startswith("tfd:")]
@@ -120,11 +156,10 @@ def _connections(epoll: int) -> Iterator[socket.socket]:
             continue
         with copy:
             try:
-                # A listening one is left alone: gloo ends the process if its accept() fails.
-                if not copy.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-                    yield copy
+                state = copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
             except OSError:
-                pass
+                continue
+            yield copy, state
 
 
 def abort_nccl() -> None:

@@ -76,7 +76,7 @@ class Twins(Groups):
 
     def make_unit(self, file: str) -> None:
         """The default group, for the life of this process."""
-        with self.watched():
+        with self.watched(self._unit.size):
             dist.init_process_group(self._backend, store=dist.FileStore(file, self._unit.size), rank=self._unit.place,
                                     world_size=self._unit.size)
         self._require_epolls()
@@ -90,8 +90,7 @@ class Twins(Groups):
 
     def end(self) -> None:
         super().end()
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        _torch_private.forget_groups()
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:

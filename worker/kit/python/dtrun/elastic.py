@@ -213,7 +213,7 @@ class ElasticJob(Job):
     def _make_groups(self) -> None:
         number, count = self.rank // self._unit.size, self.world_size // self._unit.size
         self._store = AgentStore(self.agent, number, count)  # a PrefixStore keeps nothing of it that is Python's
-        with self._groups.watched():
+        with self._groups.watched(self.world_size):
             self._groups.make(dist.PrefixStore(f"place{self._unit.place}", self._store), number, count)
             if self._unit.size == 1:
                 self._tell_of_regroup()
