@@ -125,6 +125,7 @@ TEST_CASE("rows and columns beyond what is kept at a time, and rows whose distan
   check({.m = 32 * 14 + 3, .n = 35, .k = 21});
   check({.m = 32 * 6 * 2 + 5, .n = 4 * 32 + 7, .k = 530, .add = true});
   check({.m = 70, .n = 1024, .k = 1024});
+  check({.m = 530, .n = 260, .k = matmul::kBlock});  // its copied rows are not kept from panels to panels
   check({.m = 1024, .n = 48, .k = 33});
 }
 

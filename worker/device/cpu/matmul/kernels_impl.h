@@ -5,8 +5,9 @@
 //
 // A block's columns lie in panels, [k][kColumns], copied unless the matrix has that form and few tiles read
 // it; a matrix whose k is contiguous is transposed on the way. Rows are read where they lie, or from strips,
-// copies of a tile's rows: if many panels read them, or if their distance would have them share few sets of
-// the cache.
+// copies of a tile's rows: if neighbours in memory belong to different ones and many panels read them, or if
+// their distance would have them share few sets of the cache. Meanwhile tiles ask for the memory that is read
+// or copied next.
 //
 // Includes nothing that has inline functions with external linkage: a copy of one compiled for AVX-512 must
 // not become the program's only copy. The including file defines DTRUN_KERNELS (a namespace),
@@ -23,18 +24,19 @@ constexpr int kVector = DTRUN_VECTOR;
 constexpr int kRows = DTRUN_ROWS;
 constexpr int kColumns = 2 * kVector;
 
-constexpr int kPanels = 4;                  // at a time: they stay in the second-level cache
-constexpr Size kStrips = 32;                // kept at a time
-constexpr Size kStripStride = kBlock + 16;  // of rows in a strip: neighbours lie in other sets of the cache
+constexpr Size kLine = 16;            // floats of a line of the cache
+constexpr int kPanels = 8;            // at a time: they stay in the second-level cache
+constexpr int kPanelsOfFew = 2;       // … and if each serves few rows: the next are asked for early
+constexpr Size kFewRows = 5 * kRows;  // too few to be worth a copy of the columns
+constexpr Size kSomeRows = 256;       // too few for more than kPanelsOfFew
+constexpr Size kFewPanels = 4;        // too few to be worth a copy of the rows
 constexpr Size kStripStep = (kRows + kVector - 1) / kVector * kVector;  // of rows side by side: whole vectors
-constexpr Size kStripFloats =  // strips are in other sets than their neighbours, too
-    (kStripStep * kBlock > kRows * kStripStride ? kStripStep * kBlock : kRows * kStripStride) + 112;
-constexpr Size kFewRows = 5 * kRows;             // too few to be worth a copy of the columns
+constexpr Size kStripFloats = 300 * 1024;        // of all strips that are kept at a time
 constexpr Size kSameSet = 4096 / sizeof(float);  // a distance with which all rows share one set
 
 constexpr Size kPanelFloats = kBlock * kColumns;
 constexpr Size kTileFloats = kRows * kColumns;
-constexpr Size kScratch = kTileFloats + kPanels * kPanelFloats + kVector + kStrips * kStripFloats;
+constexpr Size kScratch = kTileFloats + kPanels * kPanelFloats + kVector + kStripFloats + kStripStep;
 
 using Vector = float __attribute__((vector_size(4 * kVector)));
 
@@ -69,40 +71,94 @@ struct Lines {
   Lines from(Size line, Size k) const { return {at + line * line_stride + k * step, line_stride, step}; }
 };
 
+// ---- memory that is needed soon
+
+// Lines of the cache that tiles ask for while they compute, in the order of memory: what is read next comes
+// from far away, and a copy of it would wait for each line.
+class Ahead {
+ public:
+  Ahead() = default;  // none
+  // `lines` of `from`, of `k` values each.
+  Ahead(const Lines& from, Size lines, Size k) : at_(from.at) {
+    const bool along = from.step == 1;
+    run_ = ((along ? k : lines) + kLine - 1) / kLine;
+    left_ = run_ * (along ? lines : k);
+    next_run_ = (along ? from.line_stride : from.step) - run_ * kLine;
+  }
+  bool done() const { return left_ == 0; }
+  [[gnu::always_inline]] void ask() {
+    Size left = left_;
+    asm("" : "+r"(left));  // or a tile has a copy of its loop for when none is left
+    if (left == 0) return;
+    __builtin_prefetch(at_, 0, 2);
+    left_ = left - 1, ++asked_, at_ += kLine;
+    if (asked_ == run_) at_ += next_run_, asked_ = 0;
+  }
+
+ private:
+  const float* at_ = nullptr;
+  Size run_ = 0, next_run_ = 0;  // lines next to each other, and floats from there to the next ones
+  Size asked_ = 0;               // of the run
+  Size left_ = 0;
+};
+
 // ---- tiles
 
 // Scalars, not structs: GCC hands a struct over in memory, in pieces that are waited for when they are read.
 #define DTRUN_TILE                                                                                   \
   Size k, const float *rows, Size row_stride, Size row_step, const float *columns, Size column_step, \
-      float *out, Size out_stride, float alpha, const float *base, Size base_stride
+      float *out, Size out_stride, float alpha, const float *base, Size base_stride, Ahead *ahead
 
-// Indices are constants from the beginning, so that the sums are registers and no array.
+// Indices are constants from the beginning, so that the sums are registers and no array. Each row is a
+// register and a constant away from every fifth one's: the compiler is kept from taking a register for each.
 template <int... Row>
 [[gnu::always_inline]] inline void tile(Indices<Row...>, DTRUN_TILE) {
+  constexpr Size kSteps = 4;  // of k, for each line of what is read next
   Vector left[sizeof...(Row)] = {}, right[sizeof...(Row)] = {};
-  ((__builtin_prefetch(out + Row * out_stride, 1),
-    __builtin_prefetch(out + Row * out_stride + kColumns - 1, 1)),
-   ...);
-  for (; k > 0; --k, rows += row_step, columns += column_step) {
+  const float *first = rows, *fifth = rows + 5 * row_stride, *tenth = rows + 10 * row_stride;
+  Size three = 3 * row_stride;
+  asm("" : "+r"(first));
+  asm("" : "+r"(fifth));
+  asm("" : "+r"(tenth));
+  asm("" : "+r"(three));
+  const auto step = [&]() __attribute__((always_inline)) {
     const Vector l = load(columns), r = load(columns + kVector);
     Vector value;
-    ((value = rows[Row * row_stride] - Vector{},  // x - 0 is x, also -0
+    ((value = (Row < 5    ? first
+               : Row < 10 ? fifth
+                          : tenth)[Row % 5 == 3 ? three : Row % 5 * row_stride] -
+              Vector{},  // x - 0 is x, also -0
       left[Row] = multiply_add(value, l, left[Row]), right[Row] = multiply_add(value, r, right[Row])),
      ...);
+    first += row_step, fifth += row_step, tenth += row_step, columns += column_step;
+  };
+  // Lines of c and of what is read next, one by one: many at once would keep the columns waiting.
+  const float *to = out, *const end = out + sizeof...(Row) * out_stride;
+  for (; k >= kSteps; k -= kSteps) {
+    if (to != end) {
+      __builtin_prefetch(to, 1), __builtin_prefetch(to + kColumns - 1, 1);
+      to += out_stride;
+    }
+    ahead->ask();
+#pragma GCC unroll 1
+    for (Size i = 0; i < kSteps; ++i) step();
   }
+#pragma GCC unroll 1
+  for (; k > 0; --k) step();
+  const auto put = [&](Vector l, Vector r) __attribute__((always_inline)) {
+    store(out, l), store(out + kVector, r);
+    out += out_stride;
+  };
   if (base != nullptr)
-    ((store(out + Row * out_stride, load(base + Row * base_stride) + left[Row] * alpha),
-      store(out + Row * out_stride + kVector, load(base + Row * base_stride + kVector) + right[Row] * alpha)),
+    ((put(load(base) + left[Row] * alpha, load(base + kVector) + right[Row] * alpha), base += base_stride),
      ...);
   else
-    ((store(out + Row * out_stride, left[Row] * alpha),
-      store(out + Row * out_stride + kVector, right[Row] * alpha)),
-     ...);
+    (put(left[Row] * alpha, right[Row] * alpha), ...);
 }
 template <int Rows>
 [[gnu::noinline]] void tile_of(DTRUN_TILE) {
   tile(indices<Rows>(), k, rows, row_stride, row_step, columns, column_step, out, out_stride, alpha, base,
-       base_stride);
+       base_stride, ahead);
 }
 using Tile = void (*)(DTRUN_TILE);
 #undef DTRUN_TILE
@@ -238,28 +294,42 @@ void pack_gathered(const Columns& columns, Size first, Size k, Size count, float
 
 // ---- strips
 
-// A strip of a tile's rows, of kStripFloats.
-inline Lines strip_of(const Lines& rows, const float* strip) {
-  return rows.step == 1 ? Lines{strip, kStripStride, 1} : Lines{strip, 1, kStripStep};
-}
+// Copies of tiles' rows, `depth` values of each, in the form that the rows have in memory.
+struct Strips {
+  float* at;
+  Size stride, step;  // of a strip's rows, and of a row's values
+  Size floats;        // of a strip: an odd number of lines, so neighbours lie in other sets of the cache
+  Size at_once;       // that are copied: more if neighbours in memory belong to different rows
 
-// The strips of `count` rows, at most kStrips * kRows; `readable` rows can be read. If neighbours in memory
-// belong to different rows it goes through all strips at once, so that each line of the cache is read once.
-void pack_strips(const Lines& rows, Size count, Size readable, Size k, float* strips) {
+  Strips(float* memory, const Lines& rows, Size depth) : at(memory) {
+    const bool along = rows.step == 1;
+    const Size lines = (depth + kLine - 1) / kLine;
+    stride = along ? (lines | 1) * kLine : 1;
+    step = along ? 1 : kStripStep;
+    floats = ((along ? kRows * stride : kStripStep * lines * kLine) / kLine | 1) * kLine;
+    at_once = along ? 4 : 8;
+  }
+  bool hold(Size rows) const { return rows <= kStripFloats / floats * kRows; }
+  float* strip(Size number) const { return at + number * floats; }
+};
+
+// The next strips of `left` rows, at most strips.at_once, into those from `strip` on. If neighbours in memory
+// belong to different rows it goes through all of them at once, so that each line of the cache is read once.
+void pack_strips(const Lines& rows, Size left, Size k, const Strips& strips, float* strip) {
   if (rows.step == 1) {
-    for (Size row = 0; row < count; strips += kStripFloats) {
-      const int height = tile_rows(count - row);
+    for (Size row = 0, number = 0; row < left && number < strips.at_once; ++number, strip += strips.floats) {
+      const int height = tile_rows(left - row);
       for (int i = 0; i < height; ++i, ++row)
-        __builtin_memcpy(strips + i * kStripStride, rows.at + row * rows.line_stride, k * sizeof(float));
+        __builtin_memcpy(strip + i * strips.stride, rows.at + row * rows.line_stride, k * sizeof(float));
     }
     return;
   }
   for (Size i = 0; i < k; ++i) {
     const float* const from = rows.at + i * rows.step;
-    float* to = strips + i * kStripStep;
-    for (Size row = 0; row < count; to += kStripFloats) {
-      const int height = tile_rows(count - row);
-      if (row + kStripStep <= readable)
+    float* to = strip + i * kStripStep;
+    for (Size row = 0, number = 0; row < left && number < strips.at_once; ++number, to += strips.floats) {
+      const int height = tile_rows(left - row);
+      if (row + kStripStep <= left)
         for (int j = 0; j < kStripStep; j += kVector) store(to + j, load(from + row + j));
       else
         for (int j = 0; j < height; ++j) to[j] = from[row + j];
@@ -324,65 +394,86 @@ struct Panel {
 
 // `rows`, `panel`: of a part of k. Scalars where they change from part to part: a struct goes through memory.
 void compute_tile(const float* rows, Size line_stride, Size step, int count, const float* panel,
-                  const Panel& of, Size k, const Out& out, float* scratch) {
+                  const Panel& of, Size k, const Out& out, Ahead& ahead, float* scratch) {
   const Tile compute = kTiles.of[count - 1];
   if (out.column_stride == 1 && of.columns == kColumns) {
     compute(k, rows, line_stride, step, panel, of.step, out.at, out.row_stride, out.alpha, out.base,
-            out.base_row_stride);
+            out.base_row_stride, &ahead);
   } else {
-    compute(k, rows, line_stride, step, panel, of.step, scratch, kColumns, out.alpha, nullptr, 0);
+    compute(k, rows, line_stride, step, panel, of.step, scratch, kColumns, out.alpha, nullptr, 0, &ahead);
     put(scratch, count, of.columns, out);
   }
 }
 
+// The panels of `most` columns from `first` on, or of those that are left; returns their number.
+Size make_panels(const Columns& columns, Size first, Size most, Size n, Size m, Size k, float* memory,
+                 Panel* panels) {
+  Size count = 0;
+  for (Size column = first; column < smaller(n, first + most); column += kColumns, ++count) {
+    const Size there = smaller(kColumns, n - column);
+    float* const copy = memory + count * kPanelFloats;
+    panels[count] = {copy, kColumns, there};
+    if (columns.gathered != nullptr) {
+      pack_gathered(columns, column, k, there, copy);
+      continue;
+    }
+    const Lines here = columns.lines.from(column, columns.begin);
+    if (here.line_stride == 1 && here.step != 1 && there == kColumns && m <= kFewRows)
+      panels[count] = {here.at, here.step, there};
+    else
+      pack(here, k, there, copy);
+  }
+  return count;
+}
+
+Ahead columns_ahead(const Columns& columns, Size first, Size count, Size k) {
+  return columns.gathered != nullptr ? Ahead() : Ahead(columns.lines.from(first, columns.begin), count, k);
+}
+
 // Some parts of k, each of `k`, whose sums are added one by one: c of m x n. A part's rows lie `part_stride`
-// floats behind those of the one before; its columns follow.
+// floats behind those of the one before; its columns follow. `more`: of k, behind these parts.
 void multiply_parts(const Lines& rows, Size part_stride, Size m, const Columns& columns, Size n, Size k,
-                    Size parts, const Out& out, float* scratch) {
+                    Size parts, Size more, const Out& out, float* scratch) {
   float* const panels = scratch + kTileFloats;
-  float* const strips = panels + kPanels * kPanelFloats + kVector;
+  const Strips strips(panels + kPanels * kPanelFloats + kVector, rows, parts * k);
   const bool same_set = (rows.step == 1 ? rows.line_stride : rows.step) % kSameSet == 0;
-  const bool copy_rows = n > (same_set ? 1 : rows.step == 1 ? n : kPanels) * kColumns;
-  const Size strip_step = rows.step == 1 ? 1 : kStripStep;
-  for (Size first_row = 0; first_row < m; first_row += kStrips * kRows) {
-    const Size end_row = smaller(m, first_row + kStrips * kRows);
-    for (Size part = 0; copy_rows && part < parts; ++part)
-      pack_strips(Lines{rows.at + part * part_stride, rows.line_stride, rows.step}.from(first_row, 0),
-                  end_row - first_row, m - first_row, k, strips + part * k * strip_step);
-    for (Size first = 0; first < n; first += kPanels * kColumns) {
-      Panel group[kPanels];
-      Size count = 0;
-      for (Size column = first; column < n && count < kPanels; column += kColumns, ++count) {
-        const Size there = smaller(kColumns, n - column);
-        float* const copy = panels + count * kPanelFloats;
-        group[count] = {copy, kColumns, there};
-        if (columns.gathered != nullptr) {
-          pack_gathered(columns, column, parts * k, there, copy);
-          continue;
-        }
-        const Lines here = columns.lines.from(column, columns.begin);
-        if (here.line_stride == 1 && here.step != 1 && there == kColumns && m <= kFewRows)
-          group[count] = {here.at, here.step, there};
-        else
-          pack(here, k, there, copy);
+  const bool copy_rows = n > (same_set ? 1 : rows.step == 1 ? n : kFewPanels) * kColumns;
+  const bool keep_strips = strips.hold(m);
+  const Size together = (m <= kSomeRows ? kPanelsOfFew : kPanels) * kColumns;
+  for (Size first = 0; first < n; first += together) {
+    Panel group[kPanels];
+    const Size count = make_panels(columns, first, together, n, m, parts * k, panels, group);
+    const bool last = first + together >= n, new_rows = !copy_rows || first == 0 || !keep_strips;
+    Ahead next_rows, next_columns;
+    if (last)
+      next_columns = columns_ahead({columns.lines, columns.gathered, columns.begin + parts * k}, 0,
+                                   smaller(together, n), smaller(more, kBlock));
+    else
+      next_columns = columns_ahead(columns, first + together, smaller(together, n - first - together), k);
+    for (Size row = 0, strip = 0; row < m; ++strip) {
+      float* const copy = strips.strip(keep_strips ? strip : strip % strips.at_once);
+      if (new_rows && strip % strips.at_once == 0) {
+        for (Size part = 0; copy_rows && part < parts; ++part)
+          pack_strips(Lines{rows.at + part * part_stride, rows.line_stride, rows.step}.from(row, 0), m - row,
+                      k, strips, copy + part * k * strips.step);
+        const Size end = smaller(m, row + strips.at_once * kRows);
+        next_rows = Ahead(rows.from(end, 0), smaller(m - end, strips.at_once * kRows), k);
       }
-      const float* strip = strips;
-      for (Size row = first_row; row < end_row; strip += kStripFloats) {
-        const int height = tile_rows(end_row - row);
-        const Lines here = copy_rows ? strip_of(rows, strip) : rows.from(row, 0);
-        const Size next = copy_rows ? k * here.step : part_stride;
-        for (Size i = 0; i < count; ++i) {
-          const Panel& panel = group[i];
-          const Out to = out.from(row, first + i * kColumns);
-          compute_tile(here.at, here.line_stride, here.step, height, panel.at, panel, k, to, scratch);
-          if (parts == 1) continue;
-          const Out added = to.added_to();
-          for (Size part = 1; part < parts; ++part)
-            compute_tile(here.at + part * next, here.line_stride, here.step, height,
-                         panel.at + part * k * panel.step, panel, k, added, scratch);
-        }
-        row += height;
+      Ahead& ahead = next_rows.done() ? next_columns : next_rows;
+      const int height = tile_rows(m - row);
+      const Lines here = copy_rows ? Lines{copy, strips.stride, strips.step} : rows.from(row, 0);
+      const Size next = copy_rows ? k * here.step : part_stride;
+      for (Size i = 0; i < count; ++i) {
+        const Panel& panel = group[i];
+        const Out to = out.from(row, first + i * kColumns);
+        compute_tile(here.at, here.line_stride, here.step, height, panel.at, panel, k, to, ahead, scratch);
+        if (parts == 1) continue;
+        const Out added = to.added_to();
+        for (Size part = 1; part < parts; ++part)
+          compute_tile(here.at + part * next, here.line_stride, here.step, height,
+                       panel.at + part * k * panel.step, panel, k, added, ahead, scratch);
       }
+      row += height;
     }
   }
 }
@@ -391,7 +482,7 @@ void multiply_lines(const Lines& rows, Size m, Columns columns, Size n, Size k, 
   const Size blocks = k <= kBlock ? 1 : (k + kBlock - 1) / kBlock;
   for (Size block = 0, begin = 0; block < blocks; ++block, out = out.added_to()) {
     const Size size = k / blocks + (block < k % blocks ? 1 : 0);
-    multiply_parts(rows.from(0, begin), 0, m, columns, n, size, 1, out, scratch);
+    multiply_parts(rows.from(0, begin), 0, m, columns, n, size, 1, k - begin - size, out, scratch);
     begin += size, columns.begin += size;
   }
 }
@@ -422,7 +513,7 @@ void multiply_gathered(const GatheredMatmul& p, float* scratch) {
     const Columns columns{{}, &p.b, part * p.k};
     const Size parts = smaller(together, p.parts - part);
     if (p.k <= kBlock)
-      multiply_parts(rows, p.part_stride, p.m, columns, p.n, p.k, parts, out, scratch);
+      multiply_parts(rows, p.part_stride, p.m, columns, p.n, p.k, parts, 0, out, scratch);
     else
       multiply_lines(rows, p.m, columns, p.n, p.k, out, scratch);
   }
