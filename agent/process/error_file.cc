@@ -1,5 +1,7 @@
 #include "agent/process/error_file.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <charconv>
 #include <fstream>
@@ -84,7 +86,12 @@ WorkerError read_error_file(const std::filesystem::path& file) {
   std::string text(kMaxFile, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(in.gcount()));
-  return parse_error_file(text);
+  WorkerError error = parse_error_file(text);
+  struct stat found {};
+  if (!error.message.empty() && ::stat(file.c_str(), &found) == 0)
+    error.written_at =
+        static_cast<double>(found.st_mtim.tv_sec) + static_cast<double>(found.st_mtim.tv_nsec) * 1e-9;
+  return error;
 }
 
 }  // namespace dtrun::agent

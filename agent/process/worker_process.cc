@@ -289,6 +289,7 @@ WorkerOutcome WorkerProcess::outcome() const {
     WorkerError own = read_error_file(plan_.error_file);
     if (outcome.error.empty()) outcome.error = std::move(own.message);
     outcome.traceback = std::move(own.traceback);
+    outcome.error_at = own.written_at;
   }
   outcome.uptime_s = std::chrono::duration<double>(exited_at_ - started_at_).count();
   outcome.ended_at = ended_at_;

@@ -47,11 +47,12 @@ struct WorkerOutcome {
   std::string error;                     // the worker's own message; may be empty
   double uptime_s = 0;
   std::string traceback;  // from its error file; may be empty
-  double ended_at = 0;    // seconds since 1970 by its host's clock: for people, never compared
+  double ended_at = 0;    // seconds since 1970 by its host's clock
   EndCause cause = EndCause::kUnknown;
   std::string where;  // the worker stood as the job hung, "all_reduce at train.py:88"; empty: not looked at
   Activity activity = Activity::kUnseen;
   std::string gpu = {};  // its GPU's part in that end, lines for people; empty: nothing is known
+  double error_at = 0;   // as ended_at: it wrote its error file then; 0: it wrote none
 
   bool ok() const { return exit_code == 0 && signal == 0; }
   bool operator==(const WorkerOutcome&) const = default;

@@ -28,7 +28,8 @@ WorkerOutcome from_wire(const v1::WorkerOutcome& wire) {
           .cause = static_cast<EndCause>(wire.cause()),
           .where = wire.where(),
           .activity = static_cast<Activity>(wire.activity()),
-          .gpu = wire.gpu()};
+          .gpu = wire.gpu(),
+          .error_at = wire.error_at()};
 }
 
 void to_wire(const WorkerOutcome& outcome, v1::WorkerOutcome* wire) {
@@ -50,6 +51,7 @@ void to_wire(const WorkerOutcome& outcome, v1::WorkerOutcome* wire) {
   wire->set_where(outcome.where);
   wire->set_activity(static_cast<v1::Activity>(outcome.activity));
   wire->set_gpu(outcome.gpu);
+  wire->set_error_at(outcome.error_at);
 }
 
 FailureCounts from_wire(const v1::FailureCounts& wire) {

@@ -68,6 +68,20 @@ TEST_CASE("a worker that fails takes the others along, and the report tells culp
   CHECK(job.err().find("followed: rank 0 on ") != std::string::npos);
 }
 
+TEST_CASE(
+    "a worker that takes its time to end after its error is the first, not the peer that ended of that") {
+  const Folder flags;
+  const std::string told = (flags.path() / "told").string();
+  const std::string script =
+      "if [ $RANK = 1 ]; then echo '{\"message\": \"a bad sample\"}' > $TORCHELASTIC_ERROR_FILE; touch " +
+      told + "; trap '' TERM; sleep 1; exit 9; fi; until [ -e " + told + " ]; do sleep 0.01; done; exit 1";
+  Process job(agent({"--nproc", "2", "--", "/bin/sh", "-c", script}));
+  CHECK(job.wait() == 9);
+  CHECK(job.err().find("failed first: exit code 9") != std::string::npos);
+  CHECK(job.err().find("a bad sample") != std::string::npos);
+  CHECK(job.err().find("followed: rank 0 on ") != std::string::npos);
+}
+
 TEST_CASE("restarts are used up, counted, and announced with their cause") {
   const std::string script = "echo run $TORCHELASTIC_RESTART_COUNT; [ $DTRUN_RESTART_COUNT = 2 ]";
   Process lucky(agent({"--max_restarts", "2", "--", "/bin/sh", "-c", script}));

@@ -4,6 +4,13 @@
 #include "rendezvous/core/rank_set.h"
 
 namespace dtrun::rendezvous {
+namespace {
+
+double failed_at(const WorkerOutcome& outcome) {
+  return outcome.error_at > 0 ? outcome.error_at : outcome.ended_at;
+}
+
+}  // namespace
 
 void Failures::note(const WorkerOutcome& outcome, bool explained) {
   note_place(outcome);
@@ -45,7 +52,12 @@ void Failures::set_hung(const std::vector<RankRange>& ranks) {
 
 const WorkerOutcome* Failures::first(bool explained) const {
   const std::optional<int> rank = culprit_ || explained ? culprit_ : victim_;
-  return rank ? &outcomes_.at(*rank) : nullptr;
+  if (!rank) return nullptr;
+  const WorkerOutcome* first = &outcomes_.at(*rank);
+  for (const auto& [_, outcome] : outcomes_)
+    if (outcome.error_at > 0 && outcome.host == first->host && outcome.error_at < failed_at(*first))
+      first = &outcome;
+  return first;
 }
 
 std::vector<WorkerOutcome> Failures::followers(const WorkerOutcome* first) const {

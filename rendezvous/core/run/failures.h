@@ -19,7 +19,9 @@ class Failures {
   void note(const WorkerOutcome& outcome, bool explained);
 
   // The first failure: the earliest culprit; failing that the earliest victim. Null if nothing failed, or if
-  // there are only victims and something else explains them.
+  // there are only victims and something else explains them. A Python process takes a second to end after its
+  // error, and a peer that lost its connection to that may end before: so a worker of the same host, whose
+  // clock is the same, comes first if it wrote its error file before the other one failed.
   const WorkerOutcome* first(bool explained) const;
 
   // The places where the workers stood if the job hung, by rank.

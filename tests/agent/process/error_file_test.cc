@@ -62,7 +62,9 @@ TEST_CASE("an error file of up to 1 MiB is read, a longer one is cut and says no
     const std::string head = R"({"message": "the end", "padding": ")", tail = R"("})";
     std::ofstream(file) << head << std::string(size - head.size() - tail.size(), 'x') << tail;
     CHECK(std::filesystem::file_size(file) == size);
-    return read_error_file(file).message;
+    const dtrun::agent::WorkerError error = read_error_file(file);
+    CHECK((error.written_at > 1.7e9) == !error.message.empty());
+    return error.message;
   };
   CHECK(message(1048576) == "the end");
   CHECK(message(1048577).empty());

@@ -36,5 +36,35 @@ TEST_CASE("a later report without a finding takes none away") {
   CHECK(failures.first(true)->gpu == "GPU 0: 1 row remapped");
 }
 
+TEST_CASE("a worker that wrote its error file before its peer failed is the first, though it ended later") {
+  Failures failures;
+  const auto fails = [&](int rank, const char* host, double error_at, double ended_at, bool collateral) {
+    WorkerOutcome outcome = failed(rank);
+    outcome.host = host;
+    outcome.error_at = error_at;
+    outcome.ended_at = ended_at;
+    outcome.collateral = collateral;
+    failures.note(outcome, false);
+  };
+  fails(1, "a", 0, 101, false);
+  CHECK(failures.first(false)->rank == 1);
+  SUBCASE("also if its agent ended it") {
+    fails(0, "a", 100.5, 103, true);
+    CHECK(failures.first(false)->rank == 0);
+    CHECK(failures.followers(failures.first(false)).size() == 1);
+    fails(2, "a", 100.25, 102, true);
+    CHECK(failures.first(false)->rank == 2);
+  }
+  SUBCASE("but not by another host's clock") {
+    fails(0, "b", 100.5, 103, true);
+    CHECK(failures.first(false)->rank == 1);
+  }
+  SUBCASE("but not if it wrote it of that failure, or wrote none") {
+    fails(0, "a", 101.5, 103, true);
+    fails(2, "a", 0, 100, true);
+    CHECK(failures.first(false)->rank == 1);
+  }
+}
+
 }  // namespace
 }  // namespace dtrun::rendezvous
