@@ -132,21 +132,38 @@ void check_distillation(const TrainConfig& train, Faults* faults) {
   }
 }
 
+void check_streaming(const TrainConfig& train, Faults* faults) {
+  if (faults->at("/train/sync_every") || faults->at("/train/sync_fragments")) return;
+  const std::int64_t every = train.sync_every, between = every / train.sync_fragments;
+  if (every % train.sync_fragments != 0)
+    faults->add("/train/sync_fragments", std::to_string(train.sync_fragments) +
+                                             " does not divide sync_every " + std::to_string(every) +
+                                             divisors_near(train.sync_fragments, static_cast<int>(every)));
+  else if (train.sync_delay >= between && !faults->at("/train/sync_delay"))
+    faults->add("/train/sync_delay", std::to_string(train.sync_delay) + " is too long (allowed: 0 to " +
+                                         std::to_string(between - 1) + ", less than the " +
+                                         std::to_string(between) +
+                                         " steps from one fragment's meeting to the next)");
+}
+
 void check_local_replicas(const JobConfig& config, Faults* faults) {
   const TrainConfig& train = config.train;
   const std::string place = "/train/local_replicas";
   if (faults->at(place)) return;
   const std::string replicas = std::to_string(train.local_replicas);
   if (!train.has_local_replicas()) {
-    const auto no_effect = [&](const char* name, double value, double usual) {
+    const auto no_effect = [&](const char* name, auto value, decltype(value) usual) {
       const std::string own = std::string("/train/") + name;
       if (!faults->at(own) && value != usual)
         faults->add(own, Json(value).dump() + " has no effect with local_replicas 1 (use 2 or more)");
     };
     no_effect("outer_learning_rate", train.outer_learning_rate, 1);
     no_effect("outer_momentum", train.outer_momentum, 0);
+    no_effect("sync_fragments", train.sync_fragments, 1);
+    no_effect("sync_delay", train.sync_delay, 0);
     return;
   }
+  check_streaming(train, faults);
   const int microbatches = train.global_batch_size / train.micro_batch_size;
   if (microbatches % train.local_replicas != 0)
     faults->add(place, replicas + " does not divide the " + std::to_string(microbatches) +

@@ -9,6 +9,7 @@
 #include "proto/core/text.h"
 #include "worker/base/error.h"
 #include "worker/config/check_together.h"
+#include "worker/core/local_replicas.h"
 #include "worker/core/sampler.h"
 #include "worker/core/tree.h"
 #include "worker/device/cpu/footprint.h"
@@ -63,6 +64,13 @@ std::int64_t own_replicas(const TrainConfig& train, const Spread& spread) {
   return (train.local_replicas + spread.world_size - 1) / spread.world_size;
 }
 
+// What replicas handed in at the last sync, until it arrives.
+std::uint64_t waiting_bytes(const TrainConfig& train, const Program& program, std::uint64_t replicas) {
+  return train.sync_delay == 0
+             ? 0
+             : replicas * kFloat * elements_of(0, train.sync_fragments, program.size).size();
+}
+
 // The sum of a step's gradients, and that of the replicas' parameters.
 std::uint64_t gradient_bytes(const TrainConfig& train, const Program& program, std::int64_t samples,
                              const Spread& spread) {
@@ -78,7 +86,7 @@ std::uint64_t gradient_bytes(const TrainConfig& train, const Program& program, s
   of_group.world_size = group, of_group.workers_of_node = std::min(spread.workers_of_node, group);
   of_sync.lanes = 1;
   return sum_bytes(train, program, (leaves + replicas - 1) / replicas, of_group) +
-         sum_bytes(train, program, replicas, of_sync);
+         sum_bytes(train, program, replicas, of_sync) / static_cast<std::uint64_t>(train.sync_fragments);
 }
 
 Program program_of(const JobConfig& config, const DatasetFacts& data,
@@ -221,7 +229,8 @@ MemoryNeed memory_need(const JobConfig& config, const Program& program, const Da
   MemoryNeed need;
   const auto replicas = static_cast<std::uint64_t>(own_replicas(config.train, spread));
   const std::uint64_t slots = optimizer_slot_names(config.train).size();
-  need.parameters = vector * (1 + replicas) + (program.teacher ? kFloat * program.teacher->program.size : 0);
+  need.parameters = vector * (1 + replicas) + waiting_bytes(config.train, program, replicas) +
+                    (program.teacher ? kFloat * program.teacher->program.size : 0);
   need.optimizer =
       vector * (replicas == 0 ? slots : outer_slot_names(config.train).size() + replicas * slots);
   need.gradients = gradient_bytes(config.train, program, data.train, spread);

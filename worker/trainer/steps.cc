@@ -79,7 +79,9 @@ Steps::Made Steps::step(bool norm_wanted) {
 
 // The steps of this rank's replicas up to a sync, in turns, and the sync.
 Steps::Made Steps::steps_to(std::int64_t sync) {
+  local_->begin();
   for (std::int64_t number = replica_.state.step; number < sync; ++number) {
+    local_->arrive(number);
     const UpdateRule rule = rule_of(number, false);
     for (LocalReplica& one : local_->own()) {
       const StepPlan plan =
@@ -91,7 +93,7 @@ Steps::Made Steps::steps_to(std::int64_t sync) {
     }
   }
   vote_.cast(wish_());
-  const StepResult made = local_->sync();
+  const StepResult made = local_->sync(sync);
   return {.stats = made.stats, .norm = made.norm};
 }
 

@@ -217,7 +217,7 @@ void Trainer::begin() {
   progress_.first_step = state_.step;
   progress_.from_in_memory_checkpoint = start.from == ResumePoint::kInMemoryCheckpoint;
   if (train_.has_local_replicas()) {
-    local_.emplace(replica_, *start.state, group_, clock_);
+    local_.emplace(replica_, *start.state, group_, clock_, batches_.total_steps());
     state_.has_values = false;  // the replicas' are elsewhere, too
   }
   saver_.open(std::exchange(start.state, std::nullopt),

@@ -128,6 +128,13 @@ TEST_CASE("local replicas have parameters and slots of their own, and a sum") {
   CHECK(four.parameters == 2 * plain.parameters);
   CHECK(four.optimizer == (1 + slots) * plain.parameters);
   CHECK(four.checkpoint == (2 + 4 * slots) * plain.parameters);
+  question.config.train.sync_fragments = 2;  // replicas differ also where a checkpoint is made
+  const MemoryNeed streaming = question.need();
+  CHECK(streaming.parameters == four.parameters);
+  CHECK(streaming.checkpoint == (2 + 4 * (1 + slots)) * plain.parameters);
+  CHECK(streaming.gradients < four.gradients);
+  question.config.train.sync_delay = 1;  // and what was handed in waits
+  CHECK(question.need().parameters >= four.parameters + plain.parameters / 2);
 }
 
 TEST_CASE("a teacher has parameters in each worker and activations in each lane") {

@@ -1,5 +1,6 @@
 #include "worker/trainer/recovery/replica.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "worker/base/error.h"
@@ -211,10 +212,14 @@ StepResult Replica::update(const UpdateRule& rule, float* sum, float* parameters
   return device->arithmetic().update(*stream, rule, sum, updated(parameters, std::move(slots)), on_lanes());
 }
 
-StepResult Replica::outer_update(const OuterRule& rule, float* sum) {
+StepResult Replica::outer_update(const OuterRule& rule, float* sum, const VectorRange& elements) {
   const Range range(*device, Operation::Kind::kUpdate);
-  return device->arithmetic().outer_update(*stream, rule, sum, updated(state.parameters.data(), slots()),
-                                           on_lanes());
+  UpdatedVectors vectors;
+  vectors.size = elements.size();
+  vectors.parameters = state.parameters.data() + elements.begin;
+  for (float* slot : slots()) vectors.slots.push_back(slot + elements.begin);
+  vectors.running = std::clamp(program.running, elements.begin, elements.end) - elements.begin;
+  return device->arithmetic().outer_update(*stream, rule, sum, vectors, on_lanes());
 }
 
 }  // namespace dtrun::worker

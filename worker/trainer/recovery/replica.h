@@ -96,8 +96,8 @@ struct Replica {
   StepResult update(const UpdateRule& rule, float* sum);
   // The same for vectors of the caller's.
   StepResult update(const UpdateRule& rule, float* sum, float* parameters, std::vector<float*> slots);
-  // The outer step (Arithmetic::outer_update) that takes the state to the next sync.
-  StepResult outer_update(const OuterRule& rule, float* sum);
+  // The outer step (Arithmetic::outer_update) of these elements of the state, whose values `sum` has.
+  StepResult outer_update(const OuterRule& rule, float* sum, const VectorRange& elements);
 
   const JobConfig& config;
   const Datasets& data;
