@@ -65,8 +65,8 @@ class Network {
                   {"eval_steps", 0},
                   {"save_steps", 0},
                   {"logging_steps", every},
-                  {"local_replicas", replicas},
-                  {"sync_every", every}}}};
+                  {"local_replicas", replicas}}}};
+    if (replicas > 1) config["train"]["sync_every"] = every;
     config["train"].update(more);
     const std::string file = output + std::to_string(host) + ".json";
     write_text(folder_ / file, config.dump());

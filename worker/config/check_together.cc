@@ -114,7 +114,7 @@ void check_cpu_only(const JobConfig& config, Faults* faults) {
   if (config.train.distill_from)
     faults->add("/train/distill_from",
                 "needs device \"cpu\": no teacher runs on a GPU yet, found device \"cuda\"");
-  if (config.train.batch_norm_group != 1)
+  if (config.train.in_lock_step())
     faults->add("/train/batch_norm_group",
                 "needs device \"cpu\": a GPU's work for a microbatch is enqueued as a whole, and cannot wait "
                 "for other microbatches at each batch norm; found device \"cuda\"");
@@ -152,15 +152,17 @@ void check_local_replicas(const JobConfig& config, Faults* faults) {
   if (faults->at(place)) return;
   const std::string replicas = std::to_string(train.local_replicas);
   if (!train.has_local_replicas()) {
-    const auto no_effect = [&](const char* name, auto value, decltype(value) usual) {
+    const auto no_effect = [&](const char* name, auto value, decltype(value) unless) {
       const std::string own = std::string("/train/") + name;
-      if (!faults->at(own) && value != usual)
+      if (!faults->at(own) && value != unless)
         faults->add(own, Json(value).dump() + " has no effect with local_replicas 1 (use 2 or more)");
     };
-    no_effect("outer_learning_rate", train.outer_learning_rate, 1);
-    no_effect("outer_momentum", train.outer_momentum, 0);
-    no_effect("sync_fragments", train.sync_fragments, 1);
-    no_effect("sync_delay", train.sync_delay, 0);
+    const TrainConfig usual;
+    no_effect("sync_every", train.sync_every, usual.sync_every);
+    no_effect("outer_learning_rate", train.outer_learning_rate, usual.outer_learning_rate);
+    no_effect("outer_momentum", train.outer_momentum, usual.outer_momentum);
+    no_effect("sync_fragments", train.sync_fragments, usual.sync_fragments);
+    no_effect("sync_delay", train.sync_delay, usual.sync_delay);
     return;
   }
   check_streaming(train, faults);
@@ -171,10 +173,22 @@ void check_local_replicas(const JobConfig& config, Faults* faults) {
   if (train.reduction == ReductionType::kRing) faults->add(place, replicas + " needs reduction \"tree\"");
 }
 
+bool has_batch_norms(const ModelConfig& model) {
+  const auto is_norm = [](const Layer& layer) {
+    return layer.type == LayerType::kBatchNorm2d || layer.type == LayerType::kBatchNorm1d;
+  };
+  return model.type == ModelType::kResnet || std::ranges::any_of(model.layers, is_norm);
+}
+
 void check_batch_norm_group(const JobConfig& config, bool batches_known, Faults* faults) {
   const TrainConfig& train = config.train;
   const std::string place = "/train/batch_norm_group";
-  if (train.batch_norm_group == 1 || faults->at(place)) return;
+  if (!train.in_lock_step() || faults->at(place)) return;
+  if (!faults->at("/model/type") && !faults->at("/model/layers") && !has_batch_norms(config.model))
+    return faults->add(place,
+                       std::to_string(train.batch_norm_group) +
+                           " has no effect with a model without batch norms (use model.type \"resnet\" "
+                           "or \"layers\" with some)");
   const int group = train.batch_norm_group, leaves = train.global_batch_size / train.micro_batch_size;
   if ((group & (group - 1)) != 0)
     faults->add(place, std::to_string(group) + " is no power of two (0: all microbatches of a step)");

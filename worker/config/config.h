@@ -135,6 +135,8 @@ struct TrainConfig {
   double distill_temperature = 2, distill_alpha = 0.5;
   SchedulerKwargs lr_scheduler_kwargs;
 
+  // Microbatches wait for each other at batch norms.
+  bool in_lock_step() const { return batch_norm_group != 1; }
   // Replicas train on their own between syncs.
   bool has_local_replicas() const { return local_replicas > 1; }
   std::int64_t steps_between_syncs() const { return has_local_replicas() ? sync_every / sync_fragments : 1; }

@@ -75,7 +75,7 @@ std::uint64_t waiting_bytes(const TrainConfig& train, const Program& program, st
 std::uint64_t gradient_bytes(const TrainConfig& train, const Program& program, std::int64_t samples,
                              const Spread& spread) {
   const std::int64_t leaves = leaves_of_step(train, samples);
-  if (in_lock_step(program, train)) {  // holds the gradients of all its leaves at once
+  if (train.in_lock_step()) {  // holds the gradients of all its leaves at once
     Spread at_once = spread;
     at_once.lanes = static_cast<int>(leaves);
     return sum_bytes(train, program, leaves, at_once);
@@ -222,7 +222,7 @@ MemoryNeed memory_need(const JobConfig& config, const Program& program, const Da
   // In lock step each microbatch has a lane of its own, beside those of evaluations.
   const std::int64_t own =
       (leaves_of_step(config.train, data.train) + spread.world_size - 1) / spread.world_size;
-  const std::int64_t in_step = in_lock_step(program, config.train) ? own : 0;
+  const std::int64_t in_step = config.train.in_lock_step() ? own : 0;
   const auto lanes = static_cast<std::uint64_t>(spread.lanes + in_step);
   const auto rows = static_cast<std::uint64_t>(config.train.micro_batch_size);
   const std::uint64_t vector = kFloat * program.size;

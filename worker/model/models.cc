@@ -58,12 +58,6 @@ std::string too_few_values(const Program& program, const TrainConfig& train, std
   return "";
 }
 
-bool in_lock_step(const Program& program, const TrainConfig& train) {
-  return train.batch_norm_group != 1 && std::ranges::any_of(program.nodes, [](const Node& node) {
-           return std::holds_alternative<BatchNorm>(node.op);
-         });
-}
-
 Program make_program(const ModelConfig& config, const SampleSpec& sample) {
   if (sample.classes < 2)
     throw WorkerError(

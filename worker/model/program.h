@@ -165,9 +165,6 @@ Program make_program(const JobConfig& config, const SampleSpec& sample, std::str
 // samples would have one value a channel, which has no variance.
 std::string too_few_values(const Program& program, const TrainConfig& train, std::int64_t samples);
 
-// Whether a job's microbatches wait for each other at batch norms.
-bool in_lock_step(const Program& program, const TrainConfig& train);
-
 // Parameters that the node reads and whose gradients it makes, in flat order; none or up to two.
 std::vector<std::size_t> parameters_of(const Op& op);
 

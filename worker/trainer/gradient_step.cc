@@ -22,12 +22,11 @@ GradientStep::GradientStep(const TrainConfig& config, const Program& program, co
       lanes_(lanes),
       clock_(clock),
       size_(kStatisticsFloats + program.size),
-      all_reduce_(
-          config.reduction, group, device, size_, summed_buckets(program),
-          in_lock_step(program, config) ? config.global_batch_size / config.micro_batch_size : lanes.size()),
+      all_reduce_(config.reduction, group, device, size_, summed_buckets(program),
+                  config.in_lock_step() ? config.global_batch_size / config.micro_batch_size : lanes.size()),
       inputs_(lanes.size(), MicrobatchInput(data, config.micro_batch_size)),
       lane_times_(lanes.size()) {
-  if (in_lock_step(program, config)) lock_step_.emplace(config, program, data, group, device, lanes, clock);
+  if (config.in_lock_step()) lock_step_.emplace(config, program, data, group, device, lanes, clock);
 }
 
 // Waits for the lanes: after a failed step they may still compute on memory that is freed here, or with

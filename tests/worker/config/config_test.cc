@@ -81,6 +81,11 @@ TEST_CASE("each fault names its place, what was found and what is allowed") {
        "c.json: /train/sync_delay: 1 has no effect with local_replicas 1 (use 2 or more)"},
       {R"({"outer_momentum": 0.5})",
        "c.json: /train/outer_momentum: 0.5 has no effect with local_replicas 1 (use 2 or more)"},
+      {R"({"sync_every": 64})",
+       "c.json: /train/sync_every: 64 has no effect with local_replicas 1 (use 2 or more)"},
+      {R"({"batch_norm_group": 2})",
+       "c.json: /train/batch_norm_group: 2 has no effect with a model without batch norms (use model.type "
+       "\"resnet\" or \"layers\" with some)"},
       {R"({"nesterov": true, "momentum": 0})", "c.json: /train/nesterov: needs a momentum, which is 0"},
       {R"({"nesterov": true, "optim": "adamw"})",
        "c.json: /train/nesterov: has no effect with optim \"adamw\" (use \"sgd\")"},
@@ -317,7 +322,8 @@ TEST_CASE("a schedule's own numbers are those of its type, and stand in the cano
 
 TEST_CASE("a group of batch norms is a power of two of a step's microbatches, or all of them, on CPUs") {
   const auto fault = [](const std::vector<std::string>& more) {
-    std::vector<std::string> overrides{"train.global_batch_size=24", "train.micro_batch_size=4"};
+    std::vector<std::string> overrides{"train.global_batch_size=24", "train.micro_batch_size=4",
+                                       "model.type=resnet"};
     overrides.insert(overrides.end(), more.begin(), more.end());
     return fault_of(smallest().dump(), overrides);
   };
@@ -330,6 +336,11 @@ TEST_CASE("a group of batch norms is a power of two of a step's microbatches, or
                  "/train/batch_norm_group: needs device \"cpu\": "));
   CHECK(contains(fault({"train.batch_norm_group=2", "train.local_replicas=2"}),
                  "/train/batch_norm_group: needs local_replicas 1"));
+  const auto of_layers = [&](const std::string& layers) {
+    return fault({"train.batch_norm_group=2", "model.type=layers", "model.layers=" + layers});
+  };
+  CHECK(of_layers(R"(["Flatten", {"Linear": {"out_features": 8}}, "BatchNorm1d", "Linear"])") == "accepted");
+  CHECK(contains(of_layers(R"(["Flatten", "Linear"])"), "2 has no effect with a model without batch norms"));
 }
 
 TEST_CASE("data without files has no path, and all other data must have one") {

@@ -106,10 +106,6 @@ TEST_CASE("microbatches in lock step have a lane and a gradient each, more of th
   CHECK(all.gradients == 8 * all.parameters);
   question.spread.world_size = 2;
   CHECK(question.need().activations == (1 + 4) * apart.activations);
-  question.config.model.type = ModelType::kConvnet;  // nothing waits without a batch norm
-  const MemoryNeed convnet = question.need();
-  question.config.train.batch_norm_group = 1;
-  CHECK(question.need().activations == convnet.activations);
 }
 
 TEST_CASE("local replicas have parameters and slots of their own, and a sum") {
