@@ -58,7 +58,9 @@ TEST_CASE("a worker killed in training: the survivor goes on with what it holds,
 }
 
 // Two norms are four exchanges of a step.
-TEST_CASE("a worker killed between the norms of a step, in which its microbatches wait for each other's") {
+TEST_CASE(
+    "microbatches wait for each other's at norms, between which a worker is killed, or told of a node that "
+    "joins") {
   const std::vector<std::string> norms{
       "train.batch_norm_group=0", "model.type=layers",
       R"(model.layers=["Flatten", {"Linear": {"out_features": 64}}, "BatchNorm1d", "ReLU", )"
@@ -78,6 +80,37 @@ TEST_CASE("a worker killed between the norms of a step, in which its microbatche
     CHECK(numbers_after("going on at step ", ended.err).front() == kStep - 1);
     CHECK(model(site.output()) == model(calm.output()));
   }
+
+  const Site site;
+  const std::string port = std::to_string(free_port());
+  Process store({kDtrun, "store", "--bind", "127.0.0.1", "--port", port});
+  REQUIRE(eventually([&] { return is_listening(std::stoi(port)); }));
+  const auto node = [&](const std::string& rank) {
+    return std::make_unique<Process>(
+        site.command(
+            {"--nnodes", "1:2", "--node_rank", rank, "--rdzv_endpoint", "127.0.0.1:" + port, "--rdzv_id",
+             "norms", "--rdzv_conf", "last_call_timeout=0", "--nproc_per_node", "1", "--lanes", "1"},
+            norms),
+        site.environment({{.point = "norms_exchanged",
+                           .rank = 0,
+                           .count = 4 * kStep + 2,
+                           .once = "held",
+                           .after = {"ordered"}},
+                          {.point = "pause_ordered", .rank = 0, .once = "ordered"}}));
+  };
+  const auto first = node("0");
+  REQUIRE_MESSAGE(eventually([&] { return fs::exists(site.mark("held")); }), first->err());
+  const auto second = node("1");
+  const Ended ended = first->end();
+  REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
+  CAPTURE(ended.err);
+  CHECK(second->end().exit_code == 0);
+  const std::vector<long> starts = numbers_after("] going on at step ", ended.err);
+  REQUIRE(starts.size() == 1);
+  CHECK(starts.front() >= kStep + 1);  // it leaves after the step in hand, or with the next
+  CHECK(starts.front() <= kStep + 2);
+  CHECK(contains(ended.err, "going on with 2 workers on 2 nodes"));
+  CHECK(model(site.output()) == model(calm.output()));
 }
 
 TEST_CASE("a worker killed in the end: the survivor ends the job") {
