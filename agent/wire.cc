@@ -57,6 +57,7 @@ void set_trainer(const BuiltinTrainer& trainer, const std::vector<Gpu>& gpus, re
   const std::string cpu = trainer.processor.empty() ? "cpu" : trainer.processor;
   join->device = trainer.cuda ? "cuda" : cpu;
   if (!gpus.empty()) join->gpu = gpus.front().name;
+  join->least_workers = trainer.least_workers;
 }
 
 // The facts in every Join, also in that of an agent which has not been in any generation.

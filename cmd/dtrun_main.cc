@@ -80,7 +80,7 @@ int launch(const cmd::Options& options, const cmd::Environment& environment) {
   rendezvous::forget_key_variables();
   if (options.flag("dry_run")) return cmd::answer(cmd::plan_json(spec.value()));
   if (const Status status = cmd::check_node(spec.value(), cmd::notice); !status.ok()) return refuse(status);
-  cmd::find_processor(&spec.value());
+  cmd::find_facts_for_others(&spec.value());
   cmd::find_writer(&spec.value());
   if (!spec.value().place.empty()) cmd::notice(spec.value().place);
   if (!spec.value().cpus_by.empty())

@@ -109,6 +109,8 @@ struct BuiltinTrainer {
   // On the CPU: the facts that determine its results' bits; empty: not known, or they may differ between
   // nodes.
   std::string processor = {};
+  // Of the job, that this node has the memory for: the part of each grows as others go.
+  int least_workers = 1;
   bool in_memory_checkpoints =
       false;  // each worker has memory that outlives it, for copies of its trained state
 };

@@ -235,7 +235,7 @@ Result<NodePlan> plan_node(const launch::Job& job) {
   if (Status status = check_node(spec.value(), notice); !status.ok()) return status;
   plan.spec = std::move(spec).value();
   plan.spec.doctor.clear();  // the launcher tells its own, for all hosts
-  find_processor(&plan.spec);
+  find_facts_for_others(&plan.spec);
   return plan;
 }
 

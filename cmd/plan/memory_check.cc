@@ -20,25 +20,48 @@ std::shared_ptr<const worker::Teacher> teacher_of(const worker::TrainConfig& tra
   return teacher;
 }
 
+struct Question {
+  worker::JobConfig config;
+  worker::DatasetFacts data;
+  worker::Spread spread;
+};
+
+// Nothing where check_memory() is OK in any case.
+std::optional<Question> question_of(const JobSpec& spec) {
+  const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program);
+  if (trainer == nullptr || (trainer->cuda && !trainer->in_memory_checkpoints)) return std::nullopt;
+  const Result<worker::JobConfig> config = worker::parse_config(trainer->config_json, "config", {});
+  if (!config.ok()) return std::nullopt;
+  const Result<worker::DatasetFacts> data = worker::check_dataset(config.value().data);
+  if (!data.ok()) return std::nullopt;
+  // Microbatches in lock step wait until there are nodes enough: least_workers().
+  const int nodes = config.value().train.in_lock_step() ? spec.nodes.max : spec.nodes.min;
+  return Question{.config = config.value(),
+                  .data = data.value(),
+                  .spread = {.lanes = trainer->lanes,
+                             .workers_of_node = std::max(spec.nproc, spec.local_world_size),
+                             .world_size = spec.nproc * nodes}};
+}
+
 }  // namespace
 
-Status check_memory(const JobSpec& spec, const std::optional<worker::Available>& available) {
-  const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program);
-  if (trainer == nullptr || (trainer->cuda && !trainer->in_memory_checkpoints) || !available) return {};
-  const Result<worker::JobConfig> config = worker::parse_config(trainer->config_json, "config", {});
-  if (!config.ok()) return {};
-  const Result<worker::DatasetFacts> data = worker::check_dataset(config.value().data);
-  if (!data.ok()) return {};
-  const worker::Spread spread{.lanes = trainer->lanes,
-                              .workers_of_node = std::max(spec.nproc, spec.local_world_size),
-                              .world_size = spec.nproc * spec.nodes.min};
-  try {
-    if (trainer->cuda) return worker::check_host_copies(config.value(), data.value(), spec.nproc, *available);
-    return worker::check_memory(config.value(), data.value(), spread, *available,
-                                teacher_of(config.value().train, data.value().spec));
-  } catch (const worker::WorkerError&) {
-    return {};
-  }
+Status check_memory(const JobSpec& spec, const std::optional<worker::Available>& available) try {
+  const std::optional<Question> question = question_of(spec);
+  if (!question || !available) return {};
+  const auto& [config, data, spread] = *question;
+  if (std::get<BuiltinTrainer>(spec.program).cuda)
+    return worker::check_host_copies(config, data, spec.nproc, *available);
+  return worker::check_memory(config, data, spread, *available, teacher_of(config.train, data.spec));
+} catch (const worker::WorkerError&) {
+  return {};
+}
+
+void find_least_workers(JobSpec* spec, const std::optional<worker::Available>& available) {
+  const std::optional<Question> question = question_of(*spec);
+  if (!question || !available) return;
+  const auto& [config, data, spread] = *question;
+  std::get<BuiltinTrainer>(spec->program).least_workers =
+      worker::least_workers(config, data, spread, *available, teacher_of(config.train, data.spec));
 }
 
 std::string small_shm_notice(const JobSpec& spec, const std::optional<std::uint64_t>& size) {

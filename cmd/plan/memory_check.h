@@ -15,6 +15,10 @@ namespace dtrun::cmd {
 // anyway.
 Status check_memory(const JobSpec& spec, const std::optional<worker::Available>& available);
 
+// Fills in the workers that the job must have for this machine's memory to be enough for its own.
+// REQUIRES: check_memory() is OK
+void find_least_workers(JobSpec* spec, const std::optional<worker::Available>& available);
+
 // A notice for people if /dev/shm is as small as in containers (64 MB), and several workers of this node may
 // share memory there: Python's, with its data loaders, and those with GPUs, with NCCL. Else empty. `size` of
 // /dev/shm, in bytes; nothing: not known.

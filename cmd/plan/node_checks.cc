@@ -128,9 +128,11 @@ std::string processor_of(const JobSpec& spec) {
 }
 
 // If the program does not answer, the workers find out.
-void find_processor(JobSpec* spec) {
+void find_facts_for_others(JobSpec* spec) {
   auto* const trainer = std::get_if<BuiltinTrainer>(&spec->program);
-  if (trainer != nullptr && spec->nodes.max > 1) trainer->processor = processor_of(*spec);
+  if (trainer == nullptr || spec->nodes.max <= 1) return;
+  trainer->processor = processor_of(*spec);
+  find_least_workers(spec, read_available_memory("/"));
 }
 
 void find_writer(JobSpec* spec) {

@@ -12,8 +12,9 @@ namespace dtrun::cmd {
 // processors, and if the program does not answer.
 std::string processor_of(const JobSpec& spec);
 
-// Fills in the processor, if several nodes must compute alike. Before the node joins the others.
-void find_processor(JobSpec* spec);
+// Fills in what the others of several nodes must know of this one: its processor, and for how few workers of
+// the job its memory is enough. Before the node joins them, behind check_node().
+void find_facts_for_others(JobSpec* spec);
 
 // Whether another process writes the output directory, if several nodes may. Before the node joins the
 // others.

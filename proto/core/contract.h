@@ -12,7 +12,7 @@ inline constexpr int kDefaultPort = 29400;
 
 // Between agents and the coordinator (proto/rendezvous.proto): raised with each change that the other end of
 // an older build would take wrongly. Builds from before the first one send 0.
-inline constexpr int kRendezvousProtocol = 2;
+inline constexpr int kRendezvousProtocol = 3;
 
 // Between `dtrun --hostfile` and the agents that it starts (proto/launch.proto).
 inline constexpr std::uint32_t kLaunchProtocol = 2;

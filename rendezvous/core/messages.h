@@ -123,6 +123,7 @@ struct Join {
   std::vector<int> gpus = {};  // as nvidia-smi counts, by local rank; empty: none, or not known
   std::string topology = {};   // where the node is in the network, from the outside in; empty: not known
   std::int64_t term = 0;       // the highest of a leader that the agent obeyed (election.h)
+  int least_workers = 1;       // of the job, that the node has the memory for
   std::optional<int> preferred_rank = {};  // as its cluster counts the nodes; not claimed as node_rank is
   int protocol = kRendezvousProtocol;      // of the agent's build
 
@@ -286,6 +287,8 @@ struct WaitStatus {
   Millis left = 0;            // until the wait for nodes ends; 0: others have to stop their workers first
   int away = 0;               // nodes of the generation that are out of touch and waited for
   bool outlives = false;      // workers of the run outlive generations: those of a node that joins load first
+  // Why the workers that are ready cannot begin, one sentence; empty: they can. All nodes load theirs.
+  std::string short_of_workers = {};
 
   bool operator==(const WaitStatus&) const = default;
 };

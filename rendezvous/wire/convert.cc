@@ -152,6 +152,7 @@ Join from_wire(const v1::Join& wire) {
           .gpus = {wire.gpus().begin(), wire.gpus().end()},
           .topology = wire.topology(),
           .term = wire.term(),
+          .least_workers = wire.least_workers(),
           .preferred_rank = wire.has_preferred_rank() ? std::optional(wire.preferred_rank()) : std::nullopt,
           .protocol = wire.protocol()};
 }
@@ -190,6 +191,7 @@ void to_wire(const Join& join, v1::Join* wire) {
   for (int gpu : join.gpus) wire->add_gpus(gpu);
   wire->set_topology(join.topology);
   wire->set_term(join.term);
+  wire->set_least_workers(join.least_workers);
   if (join.preferred_rank) wire->set_preferred_rank(*join.preferred_rank);
   wire->set_protocol(join.protocol);
 }
@@ -314,7 +316,8 @@ WaitStatus from_wire(const v1::WaitStatus& wire) {
                      .missing = {},
                      .left = wire.left_ms(),
                      .away = wire.away(),
-                     .outlives = wire.outlives()};
+                     .outlives = wire.outlives(),
+                     .short_of_workers = wire.short_of_workers()};
   for (const v1::News& news : wire.missing()) waiting.missing.push_back(from_wire(news));
   return waiting;
 }
@@ -330,6 +333,7 @@ void to_wire(const WaitStatus& waiting, v1::WaitStatus* wire) {
   wire->set_left_ms(waiting.left);
   wire->set_away(waiting.away);
   wire->set_outlives(waiting.outlives);
+  wire->set_short_of_workers(waiting.short_of_workers);
 }
 
 Node from_wire(const v1::Node& wire) {

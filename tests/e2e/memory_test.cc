@@ -1,11 +1,16 @@
-// A job's estimate of its memory, compared with its worker's real use; and a job that is too large.
+// A job's estimate of its memory, compared with its worker's real use; a job that is too large; and one that
+// is for too few workers.
 #include <doctest/doctest.h>
+#include <signal.h>
 
 #include <chrono>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "tests/e2e/training.h"
+#include "tests/support/memory_group.h"
+#include "tests/support/skip.h"
 
 using namespace dtrun::test;
 
@@ -112,4 +117,54 @@ TEST_CASE("a job that cannot fit is refused once, at once, with the numbers") {
   CHECK_MESSAGE(ended.err.find("--nproc_per_node 1 it needs ") != std::string::npos, ended.err);
   CHECK(ended.err.find("not enough memory") == ended.err.rfind("not enough memory"));
   CHECK_FALSE(std::filesystem::exists(folder / "out"));
+}
+
+// All microbatches of a step are in memory at once: 290 MB of one worker, 170 of each of two.
+TEST_CASE(
+    "a job whose microbatches do not fit the workers that are left waits for another, and loses nothing" *
+    doctest::test_suite("cgroup")) {
+  constexpr int kSteps = 8;
+  const MemoryGroup groups[] = {MemoryGroup(240'000'000), MemoryGroup(240'000'000)};
+  if (!groups[0].there()) return skip("no control group can be made here");
+  const Folder folder;
+  const Case one{"resnet",
+                 {{"type", "resnet"}, {"stem", "cifar"}, {"depths", {1, 1}}, {"embedding_size", 32}},
+                 {{"type", "synthetic"}, {"samples", 600}, {"shape", {3, 32, 32}}},
+                 {{"max_steps", kSteps},
+                  {"global_batch_size", 128},
+                  {"micro_batch_size", 16},
+                  {"batch_norm_group", 0},
+                  {"eval_steps", 0},
+                  {"save_steps", 0}}};
+  const Ended calm = run(job(one, folder.path()));
+  REQUIRE_MESSAGE(calm.exit_code == 0, calm.err);
+
+  const std::string port = std::to_string(free_port());
+  Process store({kDtrun, "store", "--bind", "127.0.0.1", "--port", port});
+  REQUIRE(eventually([&] { return is_listening(std::stoi(port)); }));
+  const auto node = [&](int rank) {
+    return std::make_unique<Process>(
+        groups[rank].with({kDtrun, "--nnodes", "1:2", "--node_rank", std::to_string(rank), "--rdzv_endpoint",
+                           "127.0.0.1:" + port, "--rdzv_id", "memory", "--nproc_per_node", "1", "--lanes",
+                           "1", "--max_restarts", "1", (folder / "job.json").string(),
+                           "output_dir=" + (folder / "waited").string()}));
+  };
+  const auto waits = [](const Process& agent) {
+    return contains(agent.err(), "does not fit its memory, which is enough from 2 workers on: waiting for");
+  };
+  const auto first = node(0);
+  REQUIRE_MESSAGE(eventually([&] { return waits(*first); }), first->err());
+  const auto second = node(1);
+  REQUIRE_MESSAGE(eventually([&] { return metrics_lines(folder / "waited") >= 2; }), first->err()
+                                                                                         << second->err());
+  const std::vector<pid_t> lost = children_of(second->pid(), "dtrun-worker");
+  REQUIRE(lost.size() == 1);
+  kill(lost.front(), SIGKILL);
+  const Ended ended = first->end();
+  CHECK_MESSAGE(ended.exit_code == 0, ended.err);
+  CHECK(second->end().exit_code == 0);
+  CHECK(waits(*second));
+  CHECK(contains(ended.err, "going on at step "));
+  CHECK_FALSE(contains(ended.err, "with 1 worker on 1 node"));
+  CHECK(model(folder / "waited") == model(folder / "out"));
 }

@@ -324,4 +324,21 @@ Status check_memory(const JobConfig& config, const DatasetFacts& data, const Spr
                                  WaysOut(config, data, spread, available.bytes, std::move(teacher)).run());
 }
 
+int least_workers(const JobConfig& config, const DatasetFacts& data, const Spread& spread,
+                  const Available& available, std::shared_ptr<const Teacher> teacher) {
+  if (!config.train.in_lock_step()) return 1;
+  const Program program = program_of(config, data, std::move(teacher));
+  const auto fits = [&](int workers) {
+    Spread fewer = spread;
+    fewer.world_size = workers;
+    return node_need(config, program, data, fewer) <= available.bytes;
+  };
+  // Workers beyond the microbatches change nothing.
+  const auto leaves = static_cast<int>(leaves_of_step(config.train, data.train));
+  int least = std::min(spread.world_size, std::max(leaves, spread.workers_of_node));
+  while (least > spread.workers_of_node && fits(least - 1)) --least;
+  // Fewer than a node's own need no more than these: they share its memory.
+  return least > spread.workers_of_node ? least : 1;
+}
+
 }  // namespace dtrun::worker

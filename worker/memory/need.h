@@ -80,4 +80,10 @@ Status check_host_copies(const JobConfig& config, const DatasetFacts& data, int 
 Status check_memory(const JobConfig& config, const DatasetFacts& data, const Spread& spread,
                     const Available& available, std::shared_ptr<const Teacher> teacher = nullptr);
 
+// The smallest number of the job's workers from which on a node's part fits, for microbatches in lock step:
+// all of a step's are in memory at once, so that each worker has more of them as others go. 1 for other jobs.
+// REQUIRES: check_memory() is OK with the same.
+int least_workers(const JobConfig& config, const DatasetFacts& data, const Spread& spread,
+                  const Available& available, std::shared_ptr<const Teacher> teacher = nullptr);
+
 }  // namespace dtrun::worker

@@ -67,7 +67,8 @@ void Connection::on(const event::WaitStatus& e) {
     own_.notice_at.reset();
     return;
   }
-  const bool news = !own_.waiting || own_.waiting->joined != e.joined || own_.waiting->spare != e.spare;
+  const bool news = !own_.waiting || own_.waiting->joined != e.joined || own_.waiting->spare != e.spare ||
+                    own_.waiting->short_of_workers != e.short_of_workers;
   own_.waiting = e;
   own_.waiting_at = now_;
   if (news) own_.notices = 0;

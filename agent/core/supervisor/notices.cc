@@ -48,6 +48,11 @@ std::string why_spare(const State& s, const rendezvous::WaitStatus& w) {
   return "some nodes of the run have finished already; this node waits as a spare";
 }
 
+std::string short_of_workers_text(const State& s, Millis now) {
+  return s.connection.waiting->short_of_workers + ": waiting for workers that load, or for nodes; " +
+         left_text(s, now);
+}
+
 }  // namespace
 
 std::string waiting_notice(const State& s, Millis now) {
@@ -57,6 +62,7 @@ std::string waiting_notice(const State& s, Millis now) {
   const std::string where =
       " at " + s.connection.endpoint + only_here + ", this node as " + s.connection.address;
   if (w.spare) return why_spare(s, w);
+  if (!w.short_of_workers.empty()) return short_of_workers_text(s, now);
   const std::string missing = missing_text(w, now - s.connection.waiting_at);
   return "joined " + count_of_nodes(w) + where + "; " + (missing.empty() ? "" : missing + "; ") +
          left_text(s, now);
@@ -75,6 +81,7 @@ std::string standing_notice(const State& s, Millis now) {
   if (!s.connection.waiting || s.connection.waiting->max_nodes == 1 || s.connection.waiting->restart_in > 0)
     return "";
   if (s.connection.waiting->spare) return why_spare(s, *s.connection.waiting);
+  if (!s.connection.waiting->short_of_workers.empty()) return short_of_workers_text(s, now);
   const std::string missing = missing_text(*s.connection.waiting, now - s.connection.waiting_at);
   return "waiting: joined " + count_of_nodes(*s.connection.waiting) + "; " + left_text(s, now) +
          (missing.empty() ? "" : "; " + missing);

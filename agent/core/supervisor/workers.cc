@@ -204,7 +204,8 @@ void Workers::place(Worker& worker) {
 
 void Workers::on(const event::WaitStatus& e) {
   own_.known_to_outlive = own_.known_to_outlive || e.outlives;
-  if (e.restart_in <= 0 && e.spare && e.joined <= e.max_nodes) warm_up();
+  const bool wanted = (e.spare && e.joined <= e.max_nodes) || !e.short_of_workers.empty();
+  if (e.restart_in <= 0 && wanted) warm_up();
 }
 
 void Workers::warm_up() {

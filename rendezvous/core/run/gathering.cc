@@ -13,6 +13,19 @@ namespace {
 constexpr std::size_t kLoadingTold = 200;  // bytes
 constexpr Millis kAnnounceEvery = 5000;    // at least, when the count stays the same
 
+// Why these workers would be too few for the memory of a node, whose part of the work grows as others go; ""
+// if they are enough.
+std::string short_of_workers(const RankAssignment& next, const Members& members) {
+  const Join* most = nullptr;
+  for (const ConnectionId id : next.members) {
+    const Join& join = members.at(id).join;
+    if (most == nullptr || join.least_workers > most->least_workers) most = &join;
+  }
+  if (most == nullptr || most->least_workers <= next.world_size) return "";
+  return "with " + counted(next.world_size, "worker") + " the part of " + most->host +
+         " does not fit its memory, which is enough from " + counted(most->least_workers, "worker") + " on";
+}
+
 }  // namespace
 
 // A node has joined that the running generation has room for, or a member has replaced workers that it lost.
@@ -54,9 +67,20 @@ void Gathering::gather() {
     return;
   }
   if (awaits_ready()) return;
+  RankAssignment next = line_up(s_.members, run.max_nodes);
+  const std::string few = short_of_workers(next, s_.members);
+  if (few != s_.short_of_workers) turn_.count_changed();
+  s_.short_of_workers = few;
+  if (!few.empty()) {
+    due.last_call = kNever;
+    if (now_ >= due.join)
+      stopping_.end_job(kExitUnavailable, few + ", and no more came within " + seconds_text(run.join_timeout),
+                        nullptr);
+    return;
+  }
   if (due.last_call == kNever) due.last_call = now_ + run.last_call;
   if (s_.members.size() >= run.max_nodes || regroups || now_ >= std::min(due.last_call, due.join))
-    start_generation();
+    start_generation(std::move(next));
 }
 
 // Some of the minimum of nodes came back with workers that are pausing: the next generation includes these
@@ -110,8 +134,7 @@ std::string Gathering::who_loads() const {
   return "the workers of " + shortened(hosts, kLoadingTold) + " are not ready yet";
 }
 
-void Gathering::start_generation() {
-  RankAssignment rank_assignment = line_up(s_.members, s_.settings->max_nodes);
+void Gathering::start_generation(RankAssignment rank_assignment) {
   const bool regroups = s_.current.membership != nullptr;
   const bool same_nodes = s_.current.worker_failure || s_.current.cause == Cause::kWorkersBack;
   if (regroups && !same_nodes) ++s_.membership_changes;
@@ -158,7 +181,9 @@ void Gathering::announce() {
                      .left = 0,
                      .away = turn_.in_generation() ? s_.current.seats.away() : 0,
                      .outlives = std::ranges::any_of(
-                         s_.members, [](const auto& member) { return member.second.report.outlives; })};
+                         s_.members, [](const auto& member) { return member.second.report.outlives; }),
+                     .short_of_workers = ""};
+  if (s_.phase == Phase::kGathering) waiting.short_of_workers = s_.short_of_workers;
   if (s_.phase == Phase::kGathering && s_.deadlines.join != kNever) {
     waiting.left = std::max<Millis>(0, std::min(s_.deadlines.join, s_.deadlines.last_call) - now_);
     waiting.missing = s_.news.missing(now_, kMissingTold);

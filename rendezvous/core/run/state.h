@@ -102,6 +102,8 @@ struct State {
   bool host_gone = false;
   bool outlives_host = false;  // another host takes the coordinator over when this one's goes
 
+  std::string short_of_workers;  // gathering: WaitStatus::short_of_workers
+
   std::int64_t generation = 0;   // number of the newest
   std::int64_t newest_seen = 0;  // highest number that a member came with; the next generation's is higher
   Generation current;            // the newest, also after its end

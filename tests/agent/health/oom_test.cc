@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "tests/agent/agent_process.h"
+#include "tests/support/memory_group.h"
 #include "tests/support/skip.h"
 
 using namespace dtrun::agent;
@@ -25,27 +26,6 @@ constexpr char kMounts[] =
 
 void write(const fs::path& file, const std::string& text) { std::ofstream(file) << text; }
 void append(const fs::path& file, const std::string& text) { std::ofstream(file, std::ios::app) << text; }
-
-// A control group that allows its processes 100 MB, of whichever hierarchy has the memory controller; an
-// empty path where none can be made.
-fs::path control_group() {
-  const fs::path all = "/sys/fs/cgroup";
-  const std::string name = "dtrun-test-" + dtrun::random_id();
-  std::error_code error;
-  if (const fs::path group = all / "memory" / name; fs::create_directory(group, error)) {
-    write(group / "memory.limit_in_bytes", "100M");
-    write(group / "memory.memsw.limit_in_bytes", "100M");
-    return group;
-  }
-  write(all / "cgroup.subtree_control", "+memory");
-  const fs::path group = all / name;
-  if (!fs::create_directory(group, error)) return {};
-  write(group / "memory.max", "100M");
-  write(group / "memory.swap.max", "0");
-  if (slurp(group / "memory.max") == "104857600\n") return group;
-  fs::remove(group, error);
-  return {};
-}
 
 }  // namespace
 
@@ -111,20 +91,17 @@ TEST_CASE("the kernel's log tells which death it was") {
 
 TEST_CASE("a worker that the kernel kills for want of memory is reported as such" *
           doctest::test_suite("cgroup")) {
-  const fs::path group = control_group();
-  if (group.empty()) return dtrun::test::skip("no control group can be made here");
+  const dtrun::test::MemoryGroup group(100 << 20);
+  if (!group.there()) return dtrun::test::skip("no control group can be made here");
   const std::string shell = dtrun::test::shell_text({binary("test_worker"), "eat"}) + "; exit $?";
   const std::pair<std::vector<std::string>, std::string> programs[] = {
       {agent_with({"--nproc", "2"}, {"eat"}), "signal 9 (SIGKILL): out of memory\n"},
       {agent({"--nproc", "2", "--", "/bin/sh", "-c", shell}), "exit code 137: out of memory\n"}};
   for (const auto& [argv, ending] : programs) {
-    const std::string enter = "echo $$ > " + (group / "cgroup.procs").string();
-    Process job({"/bin/sh", "-c", enter + "; exec " + dtrun::test::shell_text(argv)});
+    Process job(group.with(argv));
     CHECK(job.wait() == 137);
     CHECK(job.err().find("failed first: " + ending) != std::string::npos);
   }
-  std::error_code error;
-  CHECK(eventually([&] { return fs::remove(group, error); }));
 }
 
 TEST_CASE("a plain kill -9 is not reported as want of memory") {

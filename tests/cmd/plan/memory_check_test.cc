@@ -54,3 +54,27 @@ TEST_CASE("the workers that other tasks start on a node need memory too") {
   const Status refused = check_memory(spec, for_one);
   CHECK_MESSAGE(refused.message().starts_with("not enough memory: 8 workers need"), refused.message());
 }
+
+TEST_CASE("microbatches in lock step wait for the nodes whose memory they need") {
+  worker::JobConfig config;
+  config.output_dir = "out";
+  config.model.type = worker::ModelType::kResnet;
+  config.model.stem = worker::StemType::kCifar;
+  config.data.type = worker::DataType::kSynthetic;
+  config.train.batch_norm_group = 0;
+  JobSpec spec;
+  spec.program = BuiltinTrainer{
+      .worker_binary = "w", .config_json = worker::to_canonical_json(config), .output_dir = "out"};
+  const auto least = [&](std::uint64_t megabytes) {
+    const worker::Available available{.bytes = megabytes << 20, .by = "the test"};
+    if (!check_memory(spec, available).ok()) return 0;
+    find_least_workers(&spec, available);
+    return std::get<BuiltinTrainer>(spec.program).least_workers;
+  };
+  CHECK(least(100000) == 1);
+  std::uint64_t few = 1;
+  while (least(few) == 0) ++few;
+  spec.nodes = {.min = 1, .max = 4};
+  CHECK(least(few) == 1);
+  CHECK(least(few - 1) == 2);
+}

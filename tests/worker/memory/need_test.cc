@@ -108,6 +108,32 @@ TEST_CASE("microbatches in lock step have a lane and a gradient each, more of th
   CHECK(question.need().activations == (1 + 4) * apart.activations);
 }
 
+TEST_CASE("microbatches in lock step ask for as many workers as their memory takes, others for one") {
+  Question question;
+  question.config.model = {};
+  question.config.model.type = ModelType::kResnet;
+  question.config.train.micro_batch_size = 4;
+  question.config.train.batch_norm_group = 0;
+  question.data.spec = {.shape = {1, 28, 28}, .classes = 10};
+  const auto least = [&](std::uint64_t bytes) {
+    return least_workers(question.config, question.data, question.spread, {.bytes = bytes, .by = "the test"});
+  };
+  question.spread.world_size = 3;
+  const std::uint64_t for_three = question.limit();
+  question.spread.world_size = 2;
+  const std::uint64_t for_two = question.limit();
+  CHECK(for_three < for_two);
+  question.spread.world_size = 100;
+  CHECK(least(for_three) == 3);
+  CHECK(least(for_two - 1) == 3);
+  CHECK(least(for_two) == 2);
+  CHECK(least(2 * for_two) == 1);
+  question.spread.workers_of_node = 2;
+  CHECK(least(2 * for_two) == 1);  // the two of a node, and one of them alone, which has their part
+  question.config.train.batch_norm_group = 1;
+  CHECK(least(for_two) == 1);
+}
+
 TEST_CASE("local replicas have parameters and slots of their own, and a sum") {
   Question question;
   const MemoryNeed plain = question.need();

@@ -73,6 +73,21 @@ TEST_CASE("a worker dies: the other keeps what it has, goes on alone, and both g
   CHECK(s.exits(1, 0) == Trace{"heartbeat", "finished g3"});
 }
 
+TEST_CASE(
+    "a worker dies and the rest would not fit the memory: the survivor waits while the other is replaced") {
+  AtWork s;
+  s.exits(1, 0, SIGKILL);
+  s.is_ready(0, 41);
+  event::WaitStatus few = test::waiting(2, 2);
+  few.short_of_workers = "with 1 worker the part of b does not fit its memory";
+  few.left = 60000;
+  CHECK(s.happens(few) == Trace{"warm up #2 (local 1, r3)"});
+  CHECK(s.happens(few).empty());
+  CHECK(s.is_ready(1) == Trace{"ready"});
+  CHECK(s.gets(2, 2, 1) ==
+        Trace{"start g2 with the same workers", "place #0 as r2", "place #2 as r3", "heartbeat"});
+}
+
 TEST_CASE("the first worker dies: the survivor has its rank until the replacement is there") {
   AtWork s;
   s.exits(0, 0, SIGSEGV);

@@ -75,6 +75,7 @@ std::string check_membership(const State& state) {
     first += node.nproc;
     const Member& member = state.members.at(state.members.connection_of(node.member_id).value());
     given_ranks = given_ranks || member.join.node_rank >= 0;
+    if (membership.world_size < member.join.least_workers) return "too few workers for a node's memory";
     if (nodes == state.settings->max_nodes && member.join.node_rank >= 0 && member.join.node_rank != rank)
       return node.member_id + " did not get its node rank";
   }

@@ -37,6 +37,7 @@ class Chance {
     run_.join_timeout = 5000 + below(20000);
     run_.heartbeat_timeout = 1000 + below(20000);
     run_.in_memory_recovery = below(2) == 0;
+    run_.least_workers = below(3) == 0 ? 1 + below(6) : 1;
   }
 
   Moment next(const State& state, Millis now) {

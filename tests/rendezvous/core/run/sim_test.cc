@@ -132,6 +132,7 @@ TEST_CASE("workers that outlive generations are waited for by nobody, and all ar
     SimSettings settings;
     settings.seed = seed;
     settings.in_memory_recovery = true;
+    settings.least_workers = 1 + static_cast<int>(seed % 3);  // two nodes have three
     settings.agents = settings.max_nodes = 2 + static_cast<int>(seed % 10);
     settings.min_nodes = 1 + static_cast<int>(seed % 2);
     settings.crashes = static_cast<int>(seed % 4);

@@ -311,6 +311,7 @@ class Simulator {
     join.nproc = nproc_of(index);
     join.in_memory_recovery = settings_.in_memory_recovery;
     join.workers = agent.workers;
+    join.least_workers = settings_.least_workers;
     join.min_nodes = settings_.min_nodes;
     join.max_nodes = settings_.max_nodes;
     join.max_restarts = settings_.max_restarts;
@@ -434,7 +435,8 @@ class Simulator {
       in(10 + below(3000), timer(Timer::kStopped, index));
     if (const auto* assignment = std::get_if<Assigned>(&body)) work(agent, index, *assignment);
     const auto* waiting = std::get_if<WaitStatus>(&body);
-    if (settings_.in_memory_recovery && waiting != nullptr && waiting->spare)
+    if (settings_.in_memory_recovery && waiting != nullptr &&
+        (waiting->spare || !waiting->short_of_workers.empty()))
       in(below(2000), timer(Timer::kReady, index));
   }
 

@@ -28,7 +28,8 @@ struct SimSettings {
   double late_reconnect = 0.2;   // but this share of them within 2 s
   int coordinator_restarts = 0;  // it forgets everything, and all connections break
   bool in_memory_recovery =
-      false;  // workers outlive generations, and replacements load before they take part
+      false;              // workers outlive generations, and replacements load before they take part
+  int least_workers = 1;  // that the job must have for each node's memory
 };
 
 // The injected failures. A crash counts where the agent lived and knew of no end.

@@ -21,6 +21,7 @@ struct EventText {
     if (join.group_rank >= 0) text += " had=" + str(join.group_rank);
     if (join.node_count > 0) text += " of=" + str(join.node_count);
     if (join.in_memory_recovery) text += " warms";
+    if (join.least_workers > 1) text += " least=" + str(join.least_workers);
     return text;
   }
   std::string operator()(const Heartbeat& beat) const {
@@ -67,7 +68,8 @@ struct ActionText {
            str(waiting.max_nodes) + (waiting.spare ? ", as a spare" : "") +
            (waiting.restart_in > 0 ? ", restart in " + str(waiting.restart_in) + " after " + waiting.reason
                                    : "") +
-           missing_of(waiting) + (waiting.outlives ? ", workers outlive" : "");
+           missing_of(waiting) + (waiting.outlives ? ", workers outlive" : "") +
+           (waiting.short_of_workers.empty() ? "" : ": " + waiting.short_of_workers);
   }
   std::string operator()(const News& news) const {
     return "news: " + news.text + (news.age > 0 ? " (" + str(news.age) + " ago)" : "");

@@ -165,6 +165,7 @@ class Scenario {
     join.hosts = arguments.has("hosts");
     join.workers = static_cast<int>(arguments.number("workers", 0));
     join.in_memory_recovery = arguments.has("warms");
+    join.least_workers = static_cast<int>(arguments.number("least", 1));
     return join;
   }
 
