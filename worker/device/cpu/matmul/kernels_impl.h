@@ -496,7 +496,7 @@ void multiply(const Matmul<float>& p, float* scratch) {
   const Out out{p.c, p.c_stride, 1, p.alpha, p.bias, 0, 1};
   const Out to = p.beta != 0 ? out.added_to() : out;
   const bool exchanged =
-      p.b_transposed && !p.a_transposed && p.m >= kVector / 2 && p.n * p.k > p.m * p.k + 4 * p.m * p.n;
+      p.b_transposed && !p.a_transposed && p.m > kVector && p.n * p.k > p.m * p.k + 6 * p.m * p.n;
   if (exchanged)
     multiply_lines(b, p.n, {a, nullptr, 0}, p.m, p.k, to.transposed(), scratch);
   else

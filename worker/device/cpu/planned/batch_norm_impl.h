@@ -43,9 +43,7 @@ inline void sums_of_channel(const Planes& p, std::size_t channel, const Terms& t
         float last[kSums];
         __builtin_memcpy(last, &sums[n][t], sizeof last);
         for (std::size_t i = whole; i < p.pixels; ++i) last[i - whole] += term(plane(n) + i, t);
-        for (std::size_t step = kSums / 2; step > 0; step /= 2)
-          for (std::size_t k = 0; k < step; ++k) last[k] += last[k + step];
-        totals[t] += last[0];
+        totals[t] += folded<kSums / 2>(last, [](float a, float b) { return a + b; });
       }
   }
 }

@@ -1,66 +1,14 @@
 // The loops behind kernels.h, for the instruction set of the file that includes this: plain ones, which the
 // compiler turns into vectors. Includes nothing that has inline functions with external linkage: a copy of
 // one compiled for AVX-512 must not become the program's only copy. The including file defines DTRUN_KERNELS
-// (a namespace) and DTRUN_KERNELS_NAME.
+// (a namespace), DTRUN_KERNELS_NAME and DTRUN_VECTOR (floats in a vector register).
 #include "worker/device/cpu/planned/batch_norm_impl.h"
+#include "worker/device/cpu/planned/elementary_functions.h"
 #include "worker/device/cpu/planned/kernels.h"
 #include "worker/device/cpu/planned/sums_impl.h"
 
 namespace dtrun::worker::planned::DTRUN_KERNELS {
 namespace {
-
-// e^x to about 1 ulp (Cephes' polynomial after taking out powers of two). NaN stays NaN.
-inline float exponential(float x) {
-  constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, in the low bits
-  constexpr std::uint32_t kMagicBits = 0x4B400000;
-  x = smaller(larger(x, -87.0f), 88.0f);
-  const float shifted = x * 1.44269504088896341f + kMagic;
-  const float n = shifted - kMagic;
-  const float r = x - n * 0.693359375f + n * 2.12194440e-4f;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.0f;
-  std::uint32_t bits;
-  __builtin_memcpy(&bits, &shifted, sizeof bits);
-  const std::uint32_t power = (bits - kMagicBits + 127) << 23;
-  float scale;
-  __builtin_memcpy(&scale, &power, sizeof scale);
-  return p * scale;
-}
-
-// log x of a normal x > 0 to about 1 ulp (Cephes: x = m * 2^n with m in [sqrt(1/2), sqrt(2)), and a
-// polynomial of m - 1). NaN, also of infinity, stays NaN. The C library's last bit may depend on the
-// processor.
-inline float logarithm(float x) {
-  std::uint32_t bits;
-  __builtin_memcpy(&bits, &x, sizeof bits);
-  auto n = static_cast<float>(static_cast<std::int32_t>(bits >> 23) - 126);
-  bits = (bits & 0x007FFFFF) | 0x3F000000;  // of x / 2^n in [1/2, 1)
-  float m;
-  __builtin_memcpy(&m, &bits, sizeof m);
-  if (m < 0.70710678118654752f) m += m, n -= 1.0f;
-  const float r = m - 1.0f, square = r * r;
-  float p = 7.0376836292e-2f;
-  p = p * r - 1.1514610310e-1f;
-  p = p * r + 1.1676998740e-1f;
-  p = p * r - 1.2420140846e-1f;
-  p = p * r + 1.4249322787e-1f;
-  p = p * r - 1.6668057665e-1f;
-  p = p * r + 2.0000714765e-1f;
-  p = p * r - 2.4999993993e-1f;
-  p = p * r + 3.3333331174e-1f;
-  const float rest = p * r * square - n * 2.12194440e-4f - 0.5f * square;
-  return n * 0.693359375f + (r + rest) + (x - x);
-}
-
-inline float hyperbolic_tangent(float x) {
-  x = smaller(larger(x, -15.0f), 15.0f);
-  return 1.0f - 2.0f / (exponential(2.0f * x) + 1.0f);
-}
 
 void to_bf16(std::size_t count, const float* in, std::uint16_t* out) {
   constexpr std::uint32_t kInfinity = 0x7F800000, kSmallestNormal = 0x00800000, kQuiet = 0x40;
@@ -91,26 +39,25 @@ void relu_backward(std::size_t count, const float* out, const float* out_gradien
 constexpr float kRootOf2OverPi = 0.7978845608028654f, kCubic = 0.044715f;
 
 void gelu(std::size_t count, const float* in, float* out) {
-  for (std::size_t i = 0; i < count; ++i) {
-    const float x = in[i];
-    const float tanh = hyperbolic_tangent(kRootOf2OverPi * (x + kCubic * x * x * x));
-    out[i] = 0.5f * x * (1.0f + tanh);
-  }
+  each_vector(count, [&](std::size_t i, std::size_t some) {
+    const Floats x = load(in + i, some);
+    const Floats tanh = hyperbolic_tangent(kRootOf2OverPi * (x + kCubic * x * x * x));
+    store(0.5f * x * (1.0f + tanh), out + i, some);
+  });
 }
 
-inline float gelu_slope(float x) {
-  const float tanh = hyperbolic_tangent(kRootOf2OverPi * (x + kCubic * x * x * x));
-  const float inner = kRootOf2OverPi * (1.0f + 3.0f * kCubic * x * x);
+inline Floats gelu_slope(Floats x) {
+  const Floats tanh = hyperbolic_tangent(kRootOf2OverPi * (x + kCubic * x * x * x));
+  const Floats inner = kRootOf2OverPi * (1.0f + 3.0f * kCubic * x * x);
   return 0.5f * (1.0f + tanh) + 0.5f * x * (1.0f - tanh * tanh) * inner;
 }
 
 void gelu_backward(std::size_t count, const float* in, const float* out_gradient, bool add,
                    float* in_gradient) {
-  if (add) {
-    for (std::size_t i = 0; i < count; ++i) in_gradient[i] += out_gradient[i] * gelu_slope(in[i]);
-  } else {
-    for (std::size_t i = 0; i < count; ++i) in_gradient[i] = out_gradient[i] * gelu_slope(in[i]);
-  }
+  each_vector(count, [&](std::size_t i, std::size_t some) {
+    const Floats part = load(out_gradient + i, some) * gelu_slope(load(in + i, some));
+    store(add ? load(in_gradient + i, some) + part : part, in_gradient + i, some);
+  });
 }
 
 void add(std::size_t count, const float* left, const float* right, float* out) {
@@ -276,26 +223,45 @@ void layer_norm_backward(std::size_t rows, std::size_t width, const float* in, c
   }
 }
 
-// Scores become e^(score - largest); returns their sum.
+// Scores become e^(score - largest).
+inline void make_exponentials(std::size_t count, float largest, float* scores) {
+  each_vector(count, [&](std::size_t i, std::size_t some) {
+    store(exponential(load(scores + i, some) - largest), scores + i, some);
+  });
+}
+// As well; returns their sum.
 inline float exponentials(std::size_t count, float largest, float* scores) {
-  for (std::size_t i = 0; i < count; ++i) scores[i] = exponential(scores[i] - largest);
+  make_exponentials(count, largest, scores);
   return sum_of(count, [&](std::size_t i) { return scores[i]; });
 }
 
 void causal_softmax(std::size_t rows, std::size_t first, std::size_t width, std::size_t stride,
                     float* scores) {
-  for (std::size_t r = 0; r < rows; ++r) {
-    float* const row = scores + r * stride;
-    const std::size_t count = first + r + 1;
+  constexpr std::size_t kRows = 4;  // at a time: the steps of one row wait for each other
+  for (std::size_t begin = 0; begin < rows; begin += kRows) {
+    const std::size_t last = begin + kRows < rows ? begin + kRows : rows;
+    float largest[kRows], factors[kRows];
+    const auto count_of = [=](std::size_t r) { return first + r + 1; };
     // Up to a whole vector: a loop's rest of single values takes longer. A copy is no larger one, and 0 adds
     // nothing to the sum.
-    const std::size_t vectors = (count + kSums - 1) / kSums * kSums, end = vectors < width ? vectors : width;
-    for (std::size_t i = count; i < end; ++i) row[i] = row[0];
-    const float largest = largest_of(end, row);
-    for (std::size_t i = 0; i < end; ++i) row[i] = exponential(row[i] - largest);
-    for (std::size_t i = count; i < width; ++i) row[i] = 0;
-    const float factor = 1.0f / sum_of(end, [&](std::size_t i) { return row[i]; });
-    for (std::size_t i = 0; i < count; ++i) row[i] *= factor;
+    const auto end_of = [=](std::size_t r) {
+      const std::size_t vectors = (count_of(r) + kSums - 1) / kSums * kSums;
+      return vectors < width ? vectors : width;
+    };
+    for (std::size_t r = begin; r < last; ++r) {
+      float* const row = scores + r * stride;
+      for (std::size_t i = count_of(r); i < end_of(r); ++i) row[i] = row[0];
+      largest[r - begin] = largest_of(end_of(r), row);
+    }
+    for (std::size_t r = begin; r < last; ++r)
+      make_exponentials(end_of(r), largest[r - begin], scores + r * stride);
+    for (std::size_t r = begin; r < last; ++r) {
+      float* const row = scores + r * stride;
+      for (std::size_t i = count_of(r); i < width; ++i) row[i] = 0;
+      factors[r - begin] = 1.0f / sum_of(end_of(r), [=](std::size_t i) { return row[i]; });
+    }
+    for (std::size_t r = begin; r < last; ++r)
+      for (std::size_t i = 0; i < count_of(r); ++i) scores[r * stride + i] *= factors[r - begin];
   }
 }
 

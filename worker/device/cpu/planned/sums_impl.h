@@ -1,7 +1,7 @@
 // Sums whose order no width of a vector changes: of kernels_impl.h, whose rules hold here too.
 #pragma once
 
-#include "worker/device/cpu/planned/kernels.h"
+#include "worker/device/cpu/planned/elementary_functions.h"
 
 namespace dtrun::worker::planned::DTRUN_KERNELS {
 namespace {
@@ -9,8 +9,13 @@ namespace {
 // Partial sums by index modulo this: a fixed order for every width of a vector.
 constexpr std::size_t kSums = 16;
 
-inline float smaller(float a, float b) { return b < a ? b : a; }  // a if one is NaN
-inline float larger(float a, float b) { return b > a ? b : a; }   // a if one is NaN
+// Of 2 * kStep values one, in steps whose number the compiler knows.
+template <std::size_t kStep, typename Combine>
+inline float folded(float* values, const Combine& combine) {
+  for (std::size_t k = 0; k < kStep; ++k) values[k] = combine(values[k], values[k + kStep]);
+  if constexpr (kStep > 1) return folded<kStep / 2>(values, combine);
+  return values[0];
+}
 
 template <typename Term>
 inline float sum_of(std::size_t count, const Term& term) {
@@ -19,21 +24,20 @@ inline float sum_of(std::size_t count, const Term& term) {
   for (; i + kSums <= count; i += kSums)
     for (std::size_t k = 0; k < kSums; ++k) sums[k] += term(i + k);
   for (std::size_t k = 0; i < count; ++i, ++k) sums[k] += term(i);
-  for (std::size_t step = kSums / 2; step > 0; step /= 2)
-    for (std::size_t k = 0; k < step; ++k) sums[k] += sums[k + step];
-  return sums[0];
+  return folded<kSums / 2>(sums, [](float a, float b) { return a + b; });
 }
 
 inline float largest_of(std::size_t count, const float* values) {
   float found[kSums];
   for (std::size_t k = 0; k < kSums; ++k) found[k] = values[k < count ? k : 0];
   std::size_t i = kSums;
-  for (; i + kSums <= count; i += kSums)
-    for (std::size_t k = 0; k < kSums; ++k) found[k] = larger(found[k], values[i + k]);
+  for (std::size_t k = 0; k < kSums; k += kVector) {
+    Floats some = load(found + k);
+    for (i = kSums; i + kSums <= count; i += kSums) some = larger(some, load(values + i + k));
+    store(some, found + k);
+  }
   for (std::size_t k = 0; i < count; ++i, ++k) found[k] = larger(found[k], values[i]);
-  for (std::size_t step = kSums / 2; step > 0; step /= 2)
-    for (std::size_t k = 0; k < step; ++k) found[k] = larger(found[k], found[k + step]);
-  return found[0];
+  return folded<kSums / 2>(found, larger<float>);
 }
 
 inline void put(bool add, float value, float* to) { *to = add ? *to + value : value; }
