@@ -80,8 +80,6 @@ TEST_CASE("what only the model and the output directory know of a config is told
                   "/train/distill_from: " + (directory / "nobody").string());
   refuses_at_once(job(directory / "out", {"device=cuda", "train.distill_from=" + directory.path().string()}),
                   78, "no teacher runs on a GPU yet");
-  refuses_at_once(job(directory / "out", {"device=cuda", "train.quantize_aware=int4"}), 78,
-                  "no GPU rounds weights yet");
   CHECK_FALSE(std::filesystem::exists(directory / "out"));
   std::ofstream(directory / "file") << "x";
   refuses_at_once(job(directory / "file" / "out", {}), 73, "file: is no directory");

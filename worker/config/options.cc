@@ -461,7 +461,7 @@ const std::vector<Option>& table() {
        .field = in<kTrain, &TrainConfig::quantize_aware>,
        .description = "Train for an export with --quantize of this type: linear layers and convolutions "
                       "compute, in evaluations too, with their weights rounded as that stores them, and "
-                      "gradients go to the weights as they are. On the CPU."},
+                      "gradients go to the weights as they are."},
       {.pointer = "/train/distill_from",
        .field = in<kTrain, &TrainConfig::distill_from>,
        .description = "Directory of a teacher, whose outputs the model learns to give: the output_dir of a "

@@ -14,6 +14,7 @@
 #include "tests/worker/model/programs.h"
 #include "tests/worker/model/reference.h"
 #include "worker/base/error.h"
+#include "worker/quantize/matrices.h"
 
 namespace dtrun::worker {
 namespace {
@@ -229,7 +230,34 @@ TEST_CASE("a token or label that the model does not have is named") {
   CHECK(fault([](Problem& problem) { problem.targets[9] = -1; }).find("label -1") != std::string::npos);
 }
 
-TEST_CASE("a teacher and rounded weights, which are the CPU's, are refused by name") {
+TEST_CASE("rounded weights are what the CPU rounds them to, in evaluations too and after each change") {
+  for (const NamedProgram& named : all_programs())
+    for (const bool bf16 : {false, true}) {
+      CAPTURE(named.name);
+      CAPTURE(bf16);
+      Program plain = named.program;
+      plain.bf16 = bf16;
+      const Problem problem(plain, 4);
+      OnGpu exact(plain, 4);
+      for (const QuantizeAware how : {QuantizeAware::kInt8, QuantizeAware::kInt4}) {
+        Program aware = plain;
+        aware.quantize_aware = how;
+        OnGpu gpu(aware, 4);
+        std::vector<float> weights = problem.parameters, rounded(weights.size());
+        for (int change = 0; change < 2; ++change) {
+          round_matrices(aware, static_cast<Quantization>(how), weights.data(), rounded.data());
+          gpu.load(weights);
+          exact.load(rounded);
+          CHECK(same_bits(gpu.train(problem.microbatch(4)), exact.train(problem.microbatch(4))));
+          CHECK(gpu.lane().evaluate(problem.microbatch(4)).loss ==
+                exact.lane().evaluate(problem.microbatch(4)).loss);
+          for (float& weight : weights) weight *= 1.25f;
+        }
+      }
+    }
+}
+
+TEST_CASE("a teacher, which is the CPU's, is refused by name") {
   const auto refusal = [](const Program& program) {
     try {
       const OnGpu gpu(program, 2);
@@ -239,11 +267,9 @@ TEST_CASE("a teacher and rounded weights, which are the CPU's, are refused by na
     }
     return std::string();
   };
-  Program taught = gpt2_program(tiny_gpt2(), 7, 13), rounded = taught;
+  Program taught = gpt2_program(tiny_gpt2(), 7, 13);
   taught.teacher = std::make_shared<Teacher>();
-  rounded.quantize_aware = QuantizeAware::kInt8;
   CHECK(refusal(taught) == "/train/distill_from: no teacher runs on a GPU yet; set device to \"cpu\"");
-  CHECK(refusal(rounded) == "/train/quantize_aware: no GPU rounds weights yet; set device to \"cpu\"");
 }
 
 }  // namespace

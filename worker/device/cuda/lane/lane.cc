@@ -14,6 +14,7 @@
 #include "worker/device/cuda/failure.h"
 #include "worker/device/cuda/kernels/elementwise.h"
 #include "worker/device/cuda/kernels/launches.h"
+#include "worker/device/cuda/kernels/quantize.h"
 #include "worker/device/cuda/lane/graphs.h"
 #include "worker/device/cuda/lane/launcher.h"
 #include "worker/device/cuda/lane/microbatch_upload.h"
@@ -23,6 +24,7 @@
 #include "worker/device/cuda/steps.h"
 #include "worker/device/cuda/timing/nvtx.h"
 #include "worker/device/cuda/timing/step_watch.h"
+#include "worker/quantize/matrices.h"
 
 namespace dtrun::worker::cuda {
 namespace {
@@ -139,7 +141,10 @@ class CudaLane final : public Lane {
 
   void parameters_changed(const float* weights) override {
     const void* matrices = weights;
-    if constexpr (kRounds) matrices = arithmetic_.rounded(weights, program_.size, stream_);
+    if (program_.quantize_aware)
+      matrices = quantized(weights, *program_.quantize_aware);
+    else if constexpr (kRounds)
+      matrices = arithmetic_.rounded(weights, program_.size, stream_);
     LaneMemory<T>& memory = launcher_.memory();
     if (memory.parameters == weights && memory.matrices == matrices) return;
     stream_.wait();
@@ -170,6 +175,33 @@ class CudaLane final : public Lane {
     stream_.set_name("lane");
     gradients_.set_name("buckets");
     for (int i = 0; i < side_stream_count_; ++i) side_streams_[i]->set_name("side " + std::to_string(i + 1));
+  }
+
+  // A copy of the parameters as T, whose matrices are rounded as an export stores them.
+  const void* quantized(const float* weights, QuantizeAware how) {
+    const auto quantization = static_cast<Quantization>(how);
+    const std::size_t size = program_.size;
+    if (!quantized_) quantized_ = arithmetic_.allocate_bytes(size * sizeof(T), "the rounded parameters");
+    T* const copy = reinterpret_cast<T*>(quantized_.data());
+    const EventTimer::Scope timed(arithmetic_.timer(), stream_, [&] {
+      return vector_op("rounding weights", 3 * size * sizeof(float), 2 * size * sizeof(T));
+    });
+    if constexpr (kRounds)
+      to_bf16(stream_.handle(), size, weights, copy);
+    else
+      check(cudaMemcpyAsync(copy, weights, size * sizeof(T), cudaMemcpyDefault, stream_.handle()), "copying");
+    for (const QuantizedMatrix& matrix : quantized_matrices(program_, quantization)) {
+      const std::size_t offset = program_.parameters[matrix.parameter].offset;
+      round_matrix(stream_.handle(),
+                   {.rows = matrix.rows,
+                    .columns = matrix.columns,
+                    .block = block_of(quantization, matrix.columns),
+                    .in_first = matrix.in_first,
+                    .bits = how == QuantizeAware::kInt8 ? 8 : 4},
+                   weights + offset, copy + offset);
+    }
+    check_launch("round_matrix");
+    return copy;
   }
 
   void run(const Microbatch& microbatch, bool training, float* out) {
@@ -265,6 +297,7 @@ class CudaLane final : public Lane {
   const Buffer results_;       // an evaluation's
   const Buffer host_results_;  // an evaluation's
   Buffer samples_;             // in bf16
+  Buffer quantized_;           // the parameters as T, with train.quantize_aware
 
   const std::function<void(int bucket)>* ready_ = nullptr;  // that of the current microbatch
 
@@ -279,8 +312,6 @@ class CudaLane final : public Lane {
 std::unique_ptr<Lane> make_cuda_lane(const Program& program, int capacity, int gpu,
                                      CudaArithmetic& arithmetic, const std::filesystem::path& plans,
                                      const CudaLaunches& launches, UseRecord& use) {
-  if (program.quantize_aware)
-    throw WorkerError(kExitConfig, "/train/quantize_aware: no GPU rounds weights yet; set device to \"cpu\"");
   if (program.teacher != nullptr)
     throw WorkerError(kExitConfig,
                       "/train/distill_from: no teacher runs on a GPU yet; set device to \"cpu\"");

@@ -1,0 +1,24 @@
+// Weights rounded as an export with --quantize int8 or int4 stores them, with the bits of
+// worker/quantize/blocks.h. elementwise.h has the rules for all kernels.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+namespace dtrun::worker::cuda {
+
+// Each `block` columns of a row (its last ones may be fewer) share a scale; a step has `bits`. in_first: the
+// matrix is stored as [columns, rows].
+struct BlockedMatrix {
+  std::size_t rows = 0, columns = 0, block = 1;
+  bool in_first = false;
+  int bits = 8;
+};
+
+// out = step * scale, in `in`'s layout. What is not finite stays so. `out` is not `in`.
+template <typename T>
+void round_matrix(cudaStream_t stream, const BlockedMatrix& matrix, const float* in, T* out);
+
+}  // namespace dtrun::worker::cuda
