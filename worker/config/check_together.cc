@@ -108,9 +108,6 @@ void check_best_model(const TrainConfig& train, Faults* faults) {
 
 void check_cpu_only(const JobConfig& config, Faults* faults) {
   if (config.device != DeviceType::kCuda || faults->at("/device")) return;
-  if (config.train.distill_from)
-    faults->add("/train/distill_from",
-                "needs device \"cpu\": no teacher runs on a GPU yet, found device \"cuda\"");
   if (config.train.in_lock_step())
     faults->add("/train/batch_norm_group",
                 "needs device \"cpu\": a GPU's work for a microbatch is enqueued as a whole, and cannot wait "

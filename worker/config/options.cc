@@ -469,7 +469,7 @@ const std::vector<Option>& table() {
                       "a GPT-2 from Hugging Face, on every node. The loss becomes distill_alpha * "
                       "distill_temperature^2 * KL(teacher || "
                       "model), of outputs divided by distill_temperature, + (1 - distill_alpha) * "
-                      "cross-entropy; that of evaluations stays cross-entropy. On the CPU."},
+                      "cross-entropy; that of evaluations stays cross-entropy."},
       {.pointer = "/train/distill_temperature",
        .field = in<kTrain, &TrainConfig::distill_temperature>,
        .description = "A higher temperature shows more of what the teacher holds to be nearly right.",

@@ -257,19 +257,46 @@ TEST_CASE("rounded weights are what the CPU rounds them to, in evaluations too a
     }
 }
 
-TEST_CASE("a teacher, which is the CPU's, is refused by name") {
-  const auto refusal = [](const Program& program) {
-    try {
-      const OnGpu gpu(program, 2);
-    } catch (const WorkerError& error) {
-      CHECK(error.exit_code() == kExitConfig);
-      return std::string(error.what());
+// With a teacher of the program's own kind, whose parameters are the problem's in another order.
+Program with_teacher(Program program, const Problem& problem) {
+  auto teacher = std::make_shared<Teacher>();
+  teacher->program = program;
+  teacher->parameters = problem.parameters;
+  std::ranges::reverse(teacher->parameters);
+  std::ranges::for_each(std::span(teacher->parameters).first(program.running), [](float& v) { v = 1; });
+  teacher->temperature = 2.5f, teacher->alpha = 0.7f;
+  program.teacher = std::move(teacher);
+  return program;
+}
+
+TEST_CASE("a teacher's part of the loss is the CPU's, in every run, and evaluations have none") {
+  for (const NamedProgram& named : all_programs()) {
+    CAPTURE(named.name);
+    const Problem problem(named.program, 4);
+    const Program taught = with_teacher(named.program, problem);
+    const auto cpu = make_cpu_device()->make_lane(taught, 4);
+    cpu->parameters_changed(problem.parameters.data());
+    std::vector<float> wanted(kStatisticsFloats + taught.size);
+    OnGpu gpu(taught, 4), untaught(named.program, 4);
+    gpu.load(problem.parameters), untaught.load(problem.parameters);
+    for (const int samples : {4, 3}) {
+      cpu->train(problem.microbatch(samples), wanted.data(), [](int) {});
+      const Outcome first = gpu.train(problem.microbatch(samples));
+      CHECK(first.stats.loss == doctest::Approx(wanted[0]).epsilon(1e-5));
+      CHECK(first.stats.correct == wanted[1]);
+      CHECK(distance(first.gradient, {wanted.begin() + kStatisticsFloats, wanted.end()}) < 2e-5);
+      CHECK(first.stats.loss != untaught.train(problem.microbatch(samples)).stats.loss);
+      for (int run = 0; run < 3; ++run) CHECK(same_bits(gpu.train(problem.microbatch(samples)), first));
+      CHECK(gpu.lane().evaluate(problem.microbatch(samples)).loss ==
+            untaught.lane().evaluate(problem.microbatch(samples)).loss);
     }
-    return std::string();
-  };
-  Program taught = gpt2_program(tiny_gpt2(), 7, 13);
-  taught.teacher = std::make_shared<Teacher>();
-  CHECK(refusal(taught) == "/train/distill_from: no teacher runs on a GPU yet; set device to \"cpu\"");
+    Program narrow = taught;
+    narrow.bf16 = true;
+    OnGpu rounded(narrow, 4);
+    rounded.load(problem.parameters);
+    cpu->train(problem.microbatch(4), wanted.data(), [](int) {});
+    CHECK(rounded.train(problem.microbatch(4)).stats.loss == doctest::Approx(wanted[0]).epsilon(3e-2));
+  }
 }
 
 }  // namespace

@@ -67,6 +67,17 @@ TEST_CASE("any number of ranks trains to the same bytes, in any order that strea
   cuda_on_cpu::settings = {};
 }
 
+double loss_of(const std::array<std::string, 3>& line) {
+  return line[1].empty() ? 0 : std::stod(line[1].substr(line[1].find(':') + 1));
+}
+
+double last_loss(const Job& job, const std::string& output) {
+  double last = 0;
+  for (const auto& line : losses(job.metrics(output)))
+    if (const double loss = loss_of(line); loss != 0) last = loss;
+  return last;
+}
+
 TEST_CASE("what it computes is what the CPU computes, but for rounding") {
   const Job job;
   JobConfig gpu = small_job(job, "gpu"), cpu = small_job(job, "cpu");
@@ -77,11 +88,32 @@ TEST_CASE("what it computes is what the CPU computes, but for rounding") {
   const auto there = losses(job.metrics("gpu")), here = losses(job.metrics("cpu"));
   REQUIRE(there.size() == here.size());
   REQUIRE(there.size() >= 6);
-  const auto loss = [](const std::array<std::string, 3>& line) {
-    return line[1].empty() ? 0 : std::stod(line[1].substr(line[1].find(':') + 1));
-  };
   for (std::size_t i = 0; i < there.size(); ++i)
-    CHECK(loss(there[i]) == doctest::Approx(loss(here[i])).epsilon(1e-5));
+    CHECK(loss_of(there[i]) == doctest::Approx(loss_of(here[i])).epsilon(1e-5));
+}
+
+TEST_CASE("with a teacher and rounded weights any number of ranks trains to the same bytes, near the CPU's") {
+  const Job job;
+  const JobConfig teacher = small_job(job, "teacher");
+  train_on_gpus(teacher, 1);
+  const auto config = [&](const std::string& output) {
+    JobConfig taught = small_job(job, output);
+    taught.train.bf16 = false, taught.train.logging_steps = 1;
+    taught.train.quantize_aware = QuantizeAware::kInt4;
+    taught.train.distill_from = teacher.output_dir;
+    return taught;
+  };
+  const JobConfig alone = config("alone"), together = config("together"), cpu = config("cpu");
+  train_on_gpus(alone, 1);
+  train_on_gpus(together, 3);
+  CHECK(bytes_of_model(together) == bytes_of_model(alone));
+  run_job(cpu, 1);
+  const double here = last_loss(job, "cpu");
+  CHECK(last_loss(job, "alone") == doctest::Approx(here).epsilon(1e-4));
+  JobConfig untaught = config("untaught");
+  untaught.train.distill_from.reset();
+  train_on_gpus(untaught, 1);
+  CHECK(last_loss(job, "untaught") != doctest::Approx(here).epsilon(3e-4));
 }
 
 // Bytes between the GPU and pageable memory, for which the thread that trains stood.

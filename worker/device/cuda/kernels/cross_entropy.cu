@@ -79,6 +79,36 @@ __device__ LogitStatistics part_of(const T* row, int classes) {
   return part;
 }
 
+// Of all threads of a block; every thread gets it. `parts`: one a warp.
+template <typename T>
+__device__ LogitStatistics block_both(const LogitStatistics& own, LogitStatistics* parts) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warps = static_cast<int>(blockDim.x) / kWarp;
+  const LogitStatistics part = warp_both<T>(own);
+  if (lane == 0) parts[threadIdx.x / kWarp] = part;
+  __syncthreads();
+  return warp_both<T>(lane < warps ? parts[lane] : LogitStatistics{-INFINITY, 0, 0, INT_MAX});
+}
+
+__device__ float block_sum(float value, float* sums) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warps = static_cast<int>(blockDim.x) / kWarp;
+  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) value += __shfl_xor_sync(0xffffffffu, value, lanes);
+  if (lane == 0) sums[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  value = lane < warps ? sums[lane] : 0.0f;
+  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) value += __shfl_xor_sync(0xffffffffu, value, lanes);
+  return value;
+}
+
+__device__ float loss_of(const LogitStatistics& row, int classes, float at_target, float smoothing) {
+  float above = (1.0f - smoothing) * (at_target - row.largest);
+  if (smoothing != 0) above += smoothing * (row.total / static_cast<float>(classes) - row.largest);
+  return logf(row.sum) - above;
+}
+
+__device__ float hit_of(const LogitStatistics& row, int target) {
+  return (row.index == INT_MAX ? 0 : row.index) == target ? 1.0f : 0.0f;
+}
+
 // A block computes one row. It overwrites first the packs that it read last, which are still in the cache.
 template <int kCount, typename T>
 __global__ void __launch_bounds__(kThreads)
@@ -98,17 +128,10 @@ __global__ void __launch_bounds__(kThreads)
   }
   const int target = targets[row];
   const float at_target = to_float(x[target]);
-  LogitStatistics part = warp_both<T>(part_of<kCount>(x, classes));
-  const int lane = threadIdx.x % kWarp, warps = threads / kWarp;
-  if (lane == 0) parts[threadIdx.x / kWarp] = part;
-  __syncthreads();
-  part = warp_both<T>(lane < warps ? parts[lane] : LogitStatistics{-INFINITY, 0, 0, INT_MAX});
+  const LogitStatistics part = block_both<T>(part_of<kCount>(x, classes), parts);
   if (threadIdx.x == 0) {
-    const auto count = static_cast<float>(classes);
-    float above = (1.0f - smoothing) * (at_target - part.largest);
-    if (smoothing != 0) above += smoothing * (part.total / count - part.largest);
-    losses[row] = logf(part.sum) - above;
-    corrects[row] = (part.index == INT_MAX ? 0 : part.index) == target ? 1.0f : 0.0f;
+    losses[row] = loss_of(part, classes, at_target, smoothing);
+    corrects[row] = hit_of(part, target);
   }
   if (!gradient) return;
   const float factor = 1.0f / part.sum, shared = smoothing / static_cast<float>(classes);
@@ -122,6 +145,61 @@ __global__ void __launch_bounds__(kThreads)
       pack.v[e] = from_float<T>(column < classes ? value : 0.0f);
     }
     store(x + i * kCount, pack);
+  }
+}
+
+// A block computes one row, a thread the same columns each time. As planned::Kernels::distill().
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    distill_kernel(const std::uint32_t* real_rows, int classes, int padded, const std::int32_t* targets,
+                   float smoothing, TeacherLogits<T> teacher, T* logits, float* losses, float* corrects) {
+  wait_for_previous();
+  constexpr int kWarps = kThreads / kWarp;
+  SHARED_ARRAY(LogitStatistics, parts, 2 * kWarps);
+  SHARED_ARRAY(float, sums, 3 * kWarps);
+  const std::size_t row = blockIdx.x;
+  T* const x = logits + row * padded;
+  const T* const t = teacher.logits + row * teacher.padded;
+  const int begin = threadIdx.x, threads = blockDim.x;
+  if (row >= *real_rows) {
+    if (begin == 0) losses[row] = corrects[row] = 0;
+    for (int i = begin; i < padded; i += threads) x[i] = T(0.0f);
+    return;
+  }
+  const int target = targets[row];
+  const float at_target = to_float(x[target]);
+  const LogitStatistics own = block_both<T>(part_of<1>(x, classes), parts);
+  const LogitStatistics taught = block_both<T>(part_of<1>(t, classes), parts + kWarps);
+  const float colder = 1.0f / teacher.temperature;
+  float sum = 0, taught_sum = 0, apart = 0;
+  for (int i = begin; i < classes; i += threads) {
+    const float below = to_float(x[i]) - own.largest, taught_below = to_float(t[i]) - taught.largest;
+    const float weight = exponential<T>(taught_below * colder);
+    sum += exponential<T>(below * colder), taught_sum += weight;
+    apart += weight * (taught_below - below);
+  }
+  sum = block_sum(sum, sums), taught_sum = block_sum(taught_sum, sums + kWarps);
+  apart = block_sum(apart, sums + 2 * kWarps);
+  const float rest = 1.0f - teacher.alpha, share = teacher.alpha * teacher.temperature;
+  const float each = 1.0f / sum, taught_each = 1.0f / taught_sum;
+  if (begin == 0) {
+    const float divergence = apart * taught_each * colder + (logf(sum) - logf(taught_sum));
+    losses[row] =
+        rest * loss_of(own, classes, at_target, smoothing) + share * teacher.temperature * divergence;
+    corrects[row] = hit_of(own, target);
+  }
+  const float factor = 1.0f / own.sum, shared = smoothing / static_cast<float>(classes);
+  for (int i = begin; i < padded; i += threads) {
+    if (i >= classes) {
+      x[i] = T(0.0f);
+      continue;
+    }
+    const float below = to_float(x[i]) - own.largest, taught_below = to_float(t[i]) - taught.largest;
+    float value = exponential<T>(below) * factor - shared;
+    if (i == target) value -= 1.0f - smoothing;
+    const float apart_here =
+        exponential<T>(below * colder) * each - exponential<T>(taught_below * colder) * taught_each;
+    x[i] = from_float<T>(rest * value + share * apart_here);
   }
 }
 
@@ -147,6 +225,8 @@ __global__ void __launch_bounds__(kThreads)
     out[t] = t == 2 ? static_cast<float>(*real_rows) : 0.0f;
 }
 
+unsigned threads_of(std::size_t padded) { return padded >= 8192 ? kThreads : padded >= 1024 ? 256 : kWarp; }
+
 }  // namespace
 
 template <typename T>
@@ -155,10 +235,19 @@ void classify(cudaStream_t stream, std::size_t rows, const std::uint32_t* real_r
               float* loss, float* correct) {
   if (rows == 0) return;
   const bool packs = padded % kWide<T> == 0 && wide({logits});
-  const unsigned threads = padded >= 8192 ? kThreads : padded >= 1024 ? 256 : kWarp;
-  launch(packs ? classify_kernel<kWide<T>, T> : classify_kernel<1, T>, static_cast<unsigned>(rows), threads,
-         0, stream, real_rows, static_cast<int>(classes), static_cast<int>(padded), targets, smoothing,
-         gradient, logits, loss, correct);
+  launch(packs ? classify_kernel<kWide<T>, T> : classify_kernel<1, T>, static_cast<unsigned>(rows),
+         threads_of(padded), 0, stream, real_rows, static_cast<int>(classes), static_cast<int>(padded),
+         targets, smoothing, gradient, logits, loss, correct);
+}
+
+template <typename T>
+void distill(cudaStream_t stream, std::size_t rows, const std::uint32_t* real_rows, std::size_t classes,
+             std::size_t padded, const std::int32_t* targets, float smoothing,
+             const TeacherLogits<T>& teacher, T* logits, float* loss, float* correct) {
+  if (rows == 0) return;
+  launch(distill_kernel<T>, static_cast<unsigned>(rows), threads_of(padded), 0, stream, real_rows,
+         static_cast<int>(classes), static_cast<int>(padded), targets, smoothing, teacher, logits, loss,
+         correct);
 }
 
 void statistics(cudaStream_t stream, std::size_t rows, const std::uint32_t* real_rows, const float* loss,
@@ -169,7 +258,9 @@ void statistics(cudaStream_t stream, std::size_t rows, const std::uint32_t* real
 
 #define DTRUN_CLASSIFIER(T)                                                                         \
   template void classify(cudaStream_t, std::size_t, const std::uint32_t*, std::size_t, std::size_t, \
-                         const std::int32_t*, float, bool, T*, float*, float*);
+                         const std::int32_t*, float, bool, T*, float*, float*);                     \
+  template void distill(cudaStream_t, std::size_t, const std::uint32_t*, std::size_t, std::size_t,  \
+                        const std::int32_t*, float, const TeacherLogits<T>&, T*, float*, float*);
 DTRUN_CLASSIFIER(float)
 DTRUN_CLASSIFIER(__nv_bfloat16)
 

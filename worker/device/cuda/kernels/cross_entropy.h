@@ -21,6 +21,21 @@ void classify(cudaStream_t stream, std::size_t rows, const std::uint32_t* real_r
               std::size_t padded, const std::int32_t* targets, float smoothing, bool gradient, T* logits,
               float* loss, float* correct);
 
+// A teacher's logits [rows][padded], beside a student's, and what its word counts (worker/model/program.h).
+template <typename T>
+struct TeacherLogits {
+  const T* logits = nullptr;
+  std::size_t padded = 0;
+  float temperature = 1, alpha = 0;
+};
+
+// classify() with `gradient`, of the loss with the teacher's in it: temperature and alpha as Teacher's.
+// `correct` is the student's.
+template <typename T>
+void distill(cudaStream_t stream, std::size_t rows, const std::uint32_t* real_rows, std::size_t classes,
+             std::size_t padded, const std::int32_t* targets, float smoothing,
+             const TeacherLogits<T>& teacher, T* logits, float* loss, float* correct);
+
 // out [kStatisticsFloats] (worker/vector/update.h) = the sums of loss and of correct [rows] (in fp64, in an
 // order that `rows` decides), *real_rows, and zeros. rows = 0: zeros and *real_rows.
 void statistics(cudaStream_t stream, std::size_t rows, const std::uint32_t* real_rows, const float* loss,

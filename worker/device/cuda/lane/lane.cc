@@ -2,7 +2,6 @@
 // evaluation's result.
 #include "worker/device/cuda/lane/lane.h"
 
-#include <bit>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -15,12 +14,11 @@
 #include "worker/device/cuda/kernels/elementwise.h"
 #include "worker/device/cuda/kernels/launches.h"
 #include "worker/device/cuda/kernels/quantize.h"
+#include "worker/device/cuda/lane/checked_schedule.h"
 #include "worker/device/cuda/lane/graphs.h"
 #include "worker/device/cuda/lane/launcher.h"
 #include "worker/device/cuda/lane/microbatch_upload.h"
-#include "worker/device/cuda/matmul/epilogues.h"
-#include "worker/device/cuda/matmul/matmul_check.h"
-#include "worker/device/cuda/matmul/matmuls.h"
+#include "worker/device/cuda/lane/teacher_forward.h"
 #include "worker/device/cuda/steps.h"
 #include "worker/device/cuda/timing/nvtx.h"
 #include "worker/device/cuda/timing/step_watch.h"
@@ -28,62 +26,6 @@
 
 namespace dtrun::worker::cuda {
 namespace {
-
-// The schedule of a program with matmuls that are right on this GPU: an epilogue with which a matmul is
-// wrong becomes a step of its own.
-Schedule make_checked_schedule(const Program& program, int capacity, int side_streams, Matmuls& matmuls,
-                               CudaArithmetic& arithmetic, CudaStream& stream, UseRecord& use) {
-  const Buffer workspace = arithmetic.try_allocate_bytes(Matmuls::kLargestWorkspace);
-  Trial trial(arithmetic, stream, nullptr, 0);
-  MatmulCheck check(matmuls, trial, workspace ? workspace.data() : nullptr);
-  const Epilogues epilogues = Epilogues::wanted();
-  int asked = 0, fused = 0;
-  const auto multiplies = [&](const MatmulShape& shape) {
-    if (!epilogues.may(shape.epilogue)) return false;
-    const bool passes = check.passes(shape);
-    asked += shape.epilogue != Epilogue::kNone;
-    fused += shape.epilogue != Epilogue::kNone && passes;
-    return passes;
-  };
-  Schedule schedule =
-      make_schedule(program, make_plan(program, capacity, plan_for_gpu(program.bf16)), capacity,
-                    {.bf16 = program.bf16, .multiplies = multiplies, .side_streams = side_streams});
-  check.require(products_of(schedule));
-  const std::string of_all = std::to_string(fused) + " of " + std::to_string(asked) + " matmuls";
-  use.set("cublaslt", cublas_lt().version + " (" + cublas_lt().file + ")");
-  use.set("fused_epilogues", of_all);
-  // For fp32 the library has only some epilogues, which is no fallback.
-  if (program.bf16 && fused < asked)
-    use.fall_back("cuBLASLt adds biases, or what else follows a matmul, to " + of_all +
-                  " only: kernels of our own do the rest");
-  return schedule;
-}
-
-// The largest number of samples below `capacity` whose activations take at most `bytes`.
-int samples_that_fit(const Program& program, int capacity, std::size_t bytes) {
-  int fits = 0;
-  for (unsigned step = std::bit_floor(static_cast<unsigned>(capacity)); step > 0; step /= 2) {
-    const int tried = fits + static_cast<int>(step);
-    if (tried < capacity &&
-        make_plan(program, tried, plan_for_gpu(program.bf16)).arena * (program.bf16 ? 2 : sizeof(float)) <=
-            bytes)
-      fits = tried;
-  }
-  return fits;
-}
-
-Buffer make_arena(const Program& program, int capacity, std::size_t bytes, CudaArithmetic& arithmetic) {
-  Buffer arena = arithmetic.try_allocate_bytes(bytes);
-  if (!arena) {
-    const int fits = samples_that_fit(program, capacity, free_memory());
-    out_of_memory("the activations of " + std::to_string(capacity) + " samples (train.micro_batch_size)",
-                  bytes,
-                  fits == 0 ? ""
-                            : "a train.micro_batch_size of " + std::to_string(fits) +
-                                  " may fit, and more with model.gradient_checkpointing (gpt2)");
-  }
-  return arena;
-}
 
 template <typename T>
 class CudaLane final : public Lane {
@@ -120,6 +62,11 @@ class CudaLane final : public Lane {
     memory.arena = arena_.data();
     memory.microbatch = upload_.there();
     memory.samples = kRounds ? samples_.data() : memory.microbatch.values;
+    if (program_.teacher != nullptr && program_.teacher->alpha != 0) {
+      teacher_ = std::make_unique<TeacherForward<T>>(*program_.teacher, capacity, gpu, arithmetic, stream_,
+                                                     plans, memory.microbatch, memory.samples);
+      launcher_.learn_from(teacher_->logits());
+    }
     schedule_.each_step([this](const Step& step) {
       if (step.awaited) done_.try_emplace(&step);
       if (std::holds_alternative<Ready>(step.work)) told_.try_emplace(&step);
@@ -237,6 +184,10 @@ class CudaLane final : public Lane {
       const nvtx::Range range("forward");
       enqueue_steps(schedule_.forward);
     }
+    if (training && teacher_) {
+      const nvtx::Range range("teacher");
+      teacher_->enqueue(stream_);
+    }
     const nvtx::Range range(training ? "backward" : "loss");
     enqueue_steps(rest(training));
   }
@@ -297,7 +248,8 @@ class CudaLane final : public Lane {
   const Buffer results_;       // an evaluation's
   const Buffer host_results_;  // an evaluation's
   Buffer samples_;             // in bf16
-  Buffer quantized_;           // the parameters as T, with train.quantize_aware
+  std::unique_ptr<TeacherForward<T>> teacher_;
+  Buffer quantized_;  // the parameters as T, with train.quantize_aware
 
   const std::function<void(int bucket)>* ready_ = nullptr;  // that of the current microbatch
 
@@ -312,9 +264,6 @@ class CudaLane final : public Lane {
 std::unique_ptr<Lane> make_cuda_lane(const Program& program, int capacity, int gpu,
                                      CudaArithmetic& arithmetic, const std::filesystem::path& plans,
                                      const CudaLaunches& launches, UseRecord& use) {
-  if (program.teacher != nullptr)
-    throw WorkerError(kExitConfig,
-                      "/train/distill_from: no teacher runs on a GPU yet; set device to \"cpu\"");
   if (program.bf16)
     return std::make_unique<CudaLane<__nv_bfloat16>>(program, capacity, gpu, arithmetic, plans, launches,
                                                      use);

@@ -110,6 +110,8 @@ class StepLauncher {
   // The memory of later launches, and whether dropout drops.
   LaneMemory<T>& memory() { return at_; }
   void set_training(bool training) { training_ = training; }
+  // The losses of later launches have a teacher's part, by these logits.
+  void learn_from(const TeacherLogits<T>& teacher) { teacher_ = teacher; }
 
   // Enqueues the step's work on `stream`; nothing for Ready and Join.
   void launch(const Step& step, cudaStream_t on) {
@@ -203,8 +205,12 @@ class StepLauncher {
   }
   void enqueue(const CrossEntropy& w, cudaStream_t on) {
     float *const loss = of_rows_.data(), *const correct = loss + rows_;
-    classify(on, w.rows, at_.microbatch.real_rows, w.classes, w.stride, at_.microbatch.targets,
-             label_smoothing_, w.gradient, at_.values(w.logits), loss, correct);
+    if (w.gradient && teacher_.logits != nullptr)
+      distill(on, w.rows, at_.microbatch.real_rows, w.classes, w.stride, at_.microbatch.targets,
+              label_smoothing_, teacher_, at_.values(w.logits), loss, correct);
+    else
+      classify(on, w.rows, at_.microbatch.real_rows, w.classes, w.stride, at_.microbatch.targets,
+               label_smoothing_, w.gradient, at_.values(w.logits), loss, correct);
     statistics(on, w.rows, at_.microbatch.real_rows, loss, correct, at_.out);
     check_launch("classify");
   }
@@ -293,6 +299,7 @@ class StepLauncher {
   std::vector<Buffer> workspaces_;  // one for each stream
   LaneMemory<T> at_;
   bool training_ = false;
+  TeacherLogits<T> teacher_;  // without logits: there is none
 
   // The current step's.
   int node_ = 0;

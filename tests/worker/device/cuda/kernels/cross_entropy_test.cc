@@ -107,6 +107,50 @@ TEST_CASE_TEMPLATE("logits that are not finite", T, DTRUN_ACTIVATIONS) {
   CHECK(std::isnan(loss[4]));
 }
 
+TEST_CASE_TEMPLATE("a teacher's part of the loss and of the gradient is the CPU's", T, DTRUN_ACTIVATIONS) {
+  for (const LogitsShape& s : {LogitsShape{1, 1, 1, 1}, {4, 3, 10, 16}, {3, 2, 100, 128}, {2, 2, 1500, 1536}})
+    for (const float alpha : {0.3f, 1.0f}) {
+      CAPTURE(s.classes);
+      CAPTURE(alpha);
+      const float smoothing = 0.1f, temperature = 2.5f;
+      const std::size_t padded = s.padded + 8;  // the teacher's
+      std::vector<T> logits = random_values<T>(1, s.rows * s.padded, 3),
+                     taught = random_values<T>(2, s.rows * padded, 3);
+      for (std::size_t r = 0; r < s.rows; ++r) {
+        std::fill(&logits[r * s.padded] + s.classes, &logits[r * s.padded] + s.padded,
+                  T(100.0f));  // must not be seen
+        std::fill(&taught[r * padded] + s.classes, &taught[r * padded] + padded, T(100.0f));
+      }
+      const std::vector<std::int32_t> targets(s.rows, static_cast<std::int32_t>(s.classes / 2));
+      const auto [gradient, loss, correct] = in_all_orders([&] {
+        const Memory<std::int32_t> classes(targets);
+        const Memory<std::uint32_t> real(std::vector<std::uint32_t>{static_cast<std::uint32_t>(s.real)});
+        const Memory<T> teacher(taught);
+        std::tuple all{Memory<T>(logits), Memory<float>(s.rows), Memory<float>(s.rows)};
+        cuda::distill<T>(
+            nullptr, s.rows, real.data(), s.classes, s.padded, classes.data(), smoothing,
+            {.logits = teacher.data(), .padded = padded, .temperature = temperature, .alpha = alpha},
+            std::get<0>(all).data(), std::get<1>(all).data(), std::get<2>(all).data());
+        synchronize();
+        return all;
+      });
+      std::vector<double> wanted_gradient(s.rows * s.padded), wanted_loss(s.rows), wanted_correct(s.rows);
+      for (std::size_t r = 0; r < s.real; ++r) {
+        std::vector<float> own(s.classes), of_teacher(s.classes), scratch(2 * s.classes);
+        for (std::size_t c = 0; c < s.classes; ++c)
+          own[c] = value_of(logits[r * s.padded + c]), of_teacher[c] = value_of(taught[r * padded + c]);
+        std::int32_t largest = -1;
+        wanted_loss[r] = planned::kernels().distill(s.classes, targets[r], smoothing, temperature, alpha,
+                                                    of_teacher.data(), scratch.data(), own.data(), &largest);
+        wanted_correct[r] = largest == targets[r];
+        std::ranges::copy(own, wanted_gradient.begin() + static_cast<std::ptrdiff_t>(r * s.padded));
+      }
+      check_near(gradient, wanted_gradient, 2e-6);
+      check_near(loss, wanted_loss, 2e-6, 4);
+      check_near(correct, wanted_correct, 0);
+    }
+}
+
 TEST_CASE("statistics are sums over rows") {
   for (const std::size_t rows : {0, 1, 3, 100, 257, 5000}) {
     CAPTURE(rows);
