@@ -174,7 +174,7 @@ class Convolutions<Fp32Matmuls> {
       for (const InGradientColumns::Phase& phase : g.phases) {
         const bool in_place = g.together == 1 && s.stride == 1;
         float* const c = in_place ? out : sums;
-        if (!in_place) move_phase<false>(s, phase, count, out, c);
+        if (!in_place && add) move_phase<false>(s, phase, count, out, c);
         add_taps(s, phase, count * phase.rows * phase.columns, taps, images, add, c,
                  sums + g.together * s.in_size());
         if (!in_place) move_phase<true>(s, phase, count, out, c);
@@ -236,6 +236,11 @@ class Convolutions<Fp32Matmuls> {
   template <bool kBack>
   static void move_phase(const schedule::ImageShape& s, const InGradientColumns::Phase& phase,
                          std::int64_t count, float* images, float* pixels) {
+    if (s.stride == 1) {
+      const std::int64_t size = std::int64_t{s.height} * s.width;
+      return kBack ? transpose_blocks(s.in_channels, count, size, pixels, images)
+                   : transpose_blocks(count, s.in_channels, size, images, pixels);
+    }
     for (std::int64_t c = 0; c < s.in_channels; ++c)
       for (std::int64_t n = 0; n < count; ++n)
         for (int y = 0; y < phase.rows; ++y, pixels += phase.columns) {
