@@ -10,6 +10,7 @@
 #include "worker/collective/tags.h"
 #include "worker/device/range.h"
 #include "worker/optim/optimizer.h"
+#include "worker/trainer/recovery/hand_over.h"
 #include "worker/vector/loops.h"
 
 namespace dtrun::worker {
@@ -17,12 +18,6 @@ namespace dtrun::worker {
 std::chrono::milliseconds peer_patience(const TrainConfig& train) {
   constexpr std::chrono::milliseconds kMost = std::chrono::hours(1);
   return std::min(kMost, kPeerPatience * train.steps_between_syncs());
-}
-
-StepResult LocalReplica::update(Replica& with, const UpdateRule& rule, float* sum) {
-  std::vector<float*> vectors;
-  for (const Buffer& slot : slots) vectors.push_back(slot.data());
-  return with.update(rule, sum, parameters.data(), std::move(vectors));
 }
 
 namespace {
@@ -41,17 +36,13 @@ StepStats stats_in(const float* sum) { return {.loss = sum[0], .correct = sum[1]
 
 }  // namespace
 
-LocalReplicas::LocalReplicas(Replica& replica, const TrainState& state, ProcessGroup& group, StepClock& clock,
-                             std::int64_t last)
+LocalReplicas::LocalReplicas(Replica& replica, ProcessGroup& group, StepClock& clock, std::int64_t last)
     : replica_(replica),
       train_(replica.config.train),
       arithmetic_(replica.device->arithmetic()),
       clock_(clock),
       all_(group),
-      times_{.every = train_.steps_between_syncs(),
-             .fragments = train_.sync_fragments,
-             .delay = train_.sync_delay,
-             .last = last},
+      times_(sync_times(train_, last)),
       share_(share_of_rank(train_.local_replicas, group.rank(), group.size())),
       group_(make_sub_group(group, static_cast<int>(share_.group.begin), static_cast<int>(share_.group.end))),
       beside_(make_sub_group(group, 0, group.size(), kTagsBeside)),
@@ -61,31 +52,14 @@ LocalReplicas::LocalReplicas(Replica& replica, const TrainState& state, ProcessG
   if (times_.delay > 0)
     stats_.emplace(ReductionType::kTree, *beside_, *replica.device, kStatisticsFloats,
                    std::vector<VectorRange>{{0, kStatisticsFloats}}, 1, peer_patience(train_));
-  const std::size_t size = replica.program.size, vectors = replica_vector_names(train_).size();
-  for (std::int64_t number = share_.replicas.begin; number < share_.replicas.end; ++number) {
-    LocalReplica one{.number = number, .parameters = arithmetic_.allocate(Where::kDevice, size), .slots = {}};
-    for (std::size_t slot = 0; slot < optimizer_slot_names(train_).size(); ++slot)
-      one.slots.push_back(arithmetic_.allocate(Where::kDevice, size));
-    arithmetic_.copy(*replica.stream, one.parameters.data(), state.parameters.data(), size);
-    const std::size_t first = replica.state.slots.size() + static_cast<std::size_t>(number) * vectors;
-    const std::vector<float*> own = vectors_of(one);
-    for (std::size_t i = 0; i < own.size() && state.step > 0; ++i)
-      arithmetic_.copy(*replica.stream, own[i], state.optimizer[first + i].values.data(), size);
-    own_.push_back(std::move(one));
-  }
-  replica.stream->wait();
 }
 
 LocalReplicas::~LocalReplicas() {
-  if (arrival_) all_.abort();
+  if (on_its_way_) all_.abort();
 }
 
-// In the order of replica_vector_names().
-std::vector<float*> LocalReplicas::vectors_of(LocalReplica& one) const {
-  std::vector<float*> vectors;
-  if (train_.replicas_stay_apart()) vectors.push_back(one.parameters.data());
-  for (Buffer& slot : one.slots) vectors.push_back(slot.data());
-  return vectors;
+std::int64_t LocalReplicas::done() const {
+  return std::ranges::min_element(replica_.local, {}, &LocalReplica::step)->step;
 }
 
 VectorRange LocalReplicas::elements(int fragment) const {
@@ -97,44 +71,69 @@ bool LocalReplicas::hands_in(const LocalReplica& one) const {
 }
 
 // The last fragments' vectors end in zeros.
-void LocalReplicas::hand_in(const LocalReplica& one, TreeAllReduce& to, const VectorRange& elements) {
+void LocalReplicas::hand_in(const LocalReplica& one, TreeAllReduce& to, std::span<const float> values) {
   Stream& stream = *replica_.stream;
   float* const out = to.take(one.number, stream);
   const float stats[kStats]{static_cast<float>(one.stats.loss), static_cast<float>(one.stats.correct),
                             static_cast<float>(one.stats.targets)};
   std::fill_n(out, to.size(), 0.0f);
   arithmetic_.copy(stream, out, stats, kStats);
-  if (elements.size() > 0)
-    arithmetic_.copy(stream, out + kStatisticsFloats, one.parameters.data() + elements.begin,
-                     elements.size());
+  if (!values.empty()) arithmetic_.copy(stream, out + kStatisticsFloats, values.data(), values.size());
   for (int bucket = 0; bucket < to.buckets(); ++bucket) to.complete(one.number, bucket, stream);
 }
 
 void LocalReplicas::start(int fragment) {
-  all_reduce_.begin(train_.local_replicas);
-  for (const LocalReplica& one : own_)
-    if (hands_in(one)) hand_in(one, all_reduce_, elements(fragment));
-  stop_point(StopPoint::kHandedIn);
-}
-
-StepResult LocalReplicas::finish(int fragment) {
-  return replica_.outer_update(outer_rule(train_), all_reduce_.finish(), elements(fragment));
-}
-
-// All replicas go on from where the outer step takes a fragment.
-StepResult LocalReplicas::meet(int fragment) {
-  start(fragment);
-  const StepResult result = finish(fragment);
+  stop_point(StopPoint::kHandingIn);
   const VectorRange range = elements(fragment);
-  for (LocalReplica& one : own_)
-    arithmetic_.copy(*replica_.stream, one.parameters.data() + range.begin,
-                     replica_.state.parameters.data() + range.begin, range.size());
+  all_reduce_.begin(train_.local_replicas);
+  for (const LocalReplica& one : replica_.local) {
+    const float* const values = arrival_ ? one.handed_in.data() : one.parameters.data() + range.begin;
+    if (hands_in(one)) hand_in(one, all_reduce_, {values, range.size()});
+  }
+}
+
+StepResult LocalReplicas::outer_step(int fragment, float* sum) {
+  return replica_.outer_update(outer_rule(train_), sum, elements(fragment));
+}
+
+// What meets at this step without a delay: a fragment, or at the run's end all. All replicas go on from where
+// the outer step takes it.
+StepResult LocalReplicas::meet(std::int64_t step) {
+  const bool all = step == times_.last;
+  const int first = all ? 0 : times_.fragment_of(step), end = all ? times_.fragments : first + 1;
+  std::vector<std::vector<float>> sums;
+  float* sum = nullptr;
+  for (int fragment = first; fragment < end; ++fragment) {
+    if (sum != nullptr) sums.emplace_back(sum, sum + all_reduce_.size());
+    start(fragment);
+    sum = all_reduce_.finish();
+  }
+  StepResult result;
+  double squares = 0;
+  for (int fragment = first; fragment < end; ++fragment) {
+    result = outer_step(fragment, fragment + 1 < end ? sums[static_cast<std::size_t>(fragment)].data() : sum);
+    squares += result.norm * result.norm;
+    const VectorRange range = elements(fragment);
+    for (LocalReplica& one : replica_.local)
+      arithmetic_.copy(*replica_.stream, one.parameters.data() + range.begin,
+                       replica_.state.parameters.data() + range.begin, range.size());
+  }
+  if (end > first + 1) result.norm = std::sqrt(squares);
   return result;
 }
 
 void LocalReplicas::begin() {
-  arrival_ = times_.arrival(replica_.state.step);
-  if (arrival_) start(times_.fragment_of(replica_.state.step));
+  const std::int64_t sync = replica_.state.step;
+  arrival_ = times_.arrival(sync);
+  if (!arrival_) return;
+  const VectorRange range = elements(times_.fragment_of(sync));
+  for (LocalReplica& one : replica_.local)
+    if (one.step == sync)
+      arithmetic_.copy(*replica_.stream, one.handed_in.data(), one.parameters.data() + range.begin,
+                       range.size());
+  if (replica_.state.arrived) return;
+  on_its_way_ = true;
+  start(times_.fragment_of(sync));
 }
 
 void LocalReplicas::arrive(std::int64_t step) {
@@ -142,20 +141,26 @@ void LocalReplicas::arrive(std::int64_t step) {
   StepClock::Scope waiting(clock_, StepClock::kGradients);
   const Range exchange(*replica_.device, Operation::Kind::kExchange);
   const int fragment = times_.fragment_of(replica_.state.step);
+  if (on_its_way_) {
+    float* const sum = all_reduce_.finish();
+    on_its_way_ = false;
+    replica_.log.outer_norm = outer_step(fragment, sum).norm;
+    replica_.state.arrived = true;
+  }
   const VectorRange range = elements(fragment);
-  replica_.log.outer_norm = finish(fragment).norm;
-  arrival_.reset();
-  for (LocalReplica& one : own_) {
+  for (LocalReplica& one : replica_.local) {
+    if (one.arrived || one.step != step) continue;
     float* const at = one.parameters.data() + range.begin;
     vector::loops().add(at, replica_.state.parameters.data() + range.begin, at, range.size());
     vector::loops().scale(at, 0.5f, at, range.size());
+    one.arrived = true;
   }
   stop_point(StopPoint::kArrived);
 }
 
 StepStats LocalReplicas::sum_of_stats() {
   stats_->begin(train_.local_replicas);
-  for (const LocalReplica& one : own_)
+  for (const LocalReplica& one : replica_.local)
     if (hands_in(one)) hand_in(one, *stats_, {});
   return stats_in(stats_->finish());
 }
@@ -163,21 +168,17 @@ StepStats LocalReplicas::sum_of_stats() {
 StepResult LocalReplicas::sync(std::int64_t step) {
   StepClock::Scope waiting(clock_, StepClock::kGradients);
   const Range exchange(*replica_.device, Operation::Kind::kExchange);
-  StepResult result{.stats = {}, .norm = replica_.log.outer_norm};
-  if (step == times_.last) {
-    double squares = 0;
-    for (int fragment = 0; fragment < times_.fragments; ++fragment) {
-      result = meet(fragment);
-      squares += result.norm * result.norm;
-    }
-    if (times_.fragments > 1) result.norm = std::sqrt(squares);
-  } else if (times_.delay == 0) {
-    result = meet(times_.fragment_of(step));
+  arrival_.reset();
+  StepResult result;
+  if (step == times_.last || times_.delay == 0) {
+    result = meet(step);
   } else {
     result.stats = sum_of_stats();
+    result.norm = replica_.log.outer_norm;
   }
   replica_.stream->wait();
-  for (LocalReplica& one : own_) one.stats = {};
+  replica_.state.arrived = false;
+  for (LocalReplica& one : replica_.local) one.arrived = false, one.stats = {};
   return result;
 }
 
@@ -199,7 +200,7 @@ void LocalReplicas::collect(TrainState* copy) {
     for (std::size_t i = 0; i < vectors; ++i) {
       if (holder == all_.rank()) {
         const float* const values =
-            vectors_of(own_[static_cast<std::size_t>(number - share_.replicas.begin)])[i];
+            kept_vectors(train_, replica_.local[static_cast<std::size_t>(number - share_.replicas.begin)])[i];
         for (int rank = 0; rank < all_.size(); ++rank)
           if (keeps[static_cast<std::size_t>(rank)] && rank != holder)
             sends.push_back(

@@ -35,6 +35,7 @@ void RunSaver::open(std::optional<TrainState> state, Collect collect) {
   if (!has_own_disk()) return;
   saver_.emplace(config_.output_dir, replica_.program, config_.train.save_total_limit);
   copy_ = state ? *std::move(state) : replica_.snapshot();
+  copy_.parameters.resize(replica_.program.size);  // local replicas' state has none to go on with
 }
 
 // Whether this rank is rank 0 or speaks for a node that does not share its file system. Such a node keeps

@@ -55,6 +55,7 @@
 #include "worker/trainer/gradient_step.h"
 #include "worker/trainer/local_replicas.h"
 #include "worker/trainer/phase_clock.h"
+#include "worker/trainer/recovery/hand_over.h"
 #include "worker/trainer/run_saver.h"
 #include "worker/trainer/step_clock.h"
 #include "worker/trainer/steps.h"
@@ -194,10 +195,17 @@ void Trainer::begin() {
                          : Held{.step = state_.has_values ? std::optional(state_.step) : std::nullopt,
                                 .copied_in = state_.copied_in,
                                 .snapshot = [this] { return replica_.snapshot(); }};
-  ResumePoint start = choose_start(config_, place_, replica_.program, held, group_, log_warn);
-  if (kept && !start.state) start.state = kept->state;
+  const std::optional<LocalStart> left = train_.has_local_replicas()
+                                             ? hand_over_replicas(replica_, group_, batches_.total_steps())
+                                             : std::nullopt;
+  ResumePoint start;
+  if (left)
+    start.from = ResumePoint::kReplica, start.source_rank = left->source, start.replicas = in_words(*left);
+  else
+    start = choose_start(config_, place_, replica_.program, held, group_, log_warn);
+  if (kept && !left && !start.state) start.state = kept->state;
   // Before the state is restored: the log belongs to it.
-  MetricsLog log = !start.from_memory() ? MetricsLog() : kept ? kept->log : replica_.log;
+  MetricsLog log = !start.from_memory() ? MetricsLog() : kept && !left ? kept->log : replica_.log;
   if (start.from == ResumePoint::kCheckpoint) log.evaluations = start.state->evaluations;
   group_.broadcast(start.source_rank, std::as_writable_bytes(std::span(&log, 1)));
   replica_.log = log;
@@ -217,7 +225,8 @@ void Trainer::begin() {
   progress_.first_step = state_.step;
   progress_.from_in_memory_checkpoint = start.from == ResumePoint::kInMemoryCheckpoint;
   if (train_.has_local_replicas()) {
-    local_.emplace(replica_, *start.state, group_, clock_, batches_.total_steps());
+    if (!left) restore_replicas(replica_, *start.state, group_);
+    local_.emplace(replica_, group_, clock_, batches_.total_steps());
     state_.has_values = false;  // the replicas' are elsewhere, too
   }
   saver_.open(std::exchange(start.state, std::nullopt),
@@ -227,7 +236,8 @@ void Trainer::begin() {
   if (saves_while_training()) saver_.make_saves_fast();
   if (is_writer()) begin_writing(start);
   // The rank that had to save the best model may have been lost after the others had recorded its step.
-  if (start.from_memory() && is_best()) save_best();
+  // Local replicas that are further were after that.
+  if (start.from_memory() && is_best() && !(left && left->is_behind_sync())) save_best();
 }
 
 void Trainer::begin_writing(const ResumePoint& start) {
@@ -280,11 +290,12 @@ void Trainer::begin_writing(const ResumePoint& start) {
 void Trainer::tell_recovery(const ResumePoint& start) {
   const bool copied = start.from == ResumePoint::kInMemoryCheckpoint;
   std::string where = copied ? ", from the host's memory" : "";
-  if (local_) where += "; what replicas did behind it is done again";
+  if (copied && local_) where += "; what replicas did behind it is done again";
   if (!copied && start.source_rank != 0)
     where = ", from the memory of rank " + std::to_string(start.source_rank);
   log_info("going on at step " + std::to_string(state_.step) + " of " +
-           std::to_string(batches_.total_steps()) + " with " + counted(place_.world_size, "worker") + where);
+           std::to_string(batches_.total_steps()) + " with " + counted(place_.world_size, "worker") + where +
+           start.replicas);
 }
 
 void Trainer::report_drift(const ResumePoint& start) {

@@ -167,25 +167,39 @@ void die_there(StopPoint point) {
   if (point == deadly && --times_left == 0) raise(SIGKILL);
 }
 
-// Rank 2 of three dies; the others go on without a checkpoint. Returns the step at which they did.
-std::int64_t lose_a_worker(const Job& job, const JobConfig& config, StopPoint point, int times) {
-  int worlds[] = {3, 2};
+struct Death {
+  StopPoint point;
+  int times;
+  std::int64_t step;  // of the sync from which all go on, or the one after
+};
+
+// Of `world` ranks the last one dies, and the others go on without a checkpoint, `more` new ones behind them.
+// Returns their first metrics.
+std::string lose_a_worker(const Job& job, const JobConfig& config, const Death& death, int world,
+                          int more = 0) {
+  int worlds[] = {world, world - 1 + more};
+  fs::remove_all(config.output_dir);
   fs::remove_all(job.directory.path() / "store1"), fs::remove_all(job.directory.path() / "store2");
+  const auto alone = [&](int rank, int generation) {
+    DirectoryStore store(job.directory.path() / ("store" + std::to_string(generation)));
+    const int size = worlds[generation - 1];
+    const auto group = connect(rank, size, store, milliseconds(20000));
+    TestLink link;
+    return run_at({rank, size, rank, generation}, config, *group, 1, link) == Outcome::kCompleted ? 0 : 1;
+  };
   std::vector<pid_t> pids;
-  for (const int rank : {0, 1})
+  for (int rank = 0; rank < world - 1; ++rank)
     pids.push_back(fork_child([&, rank] { return live_through_two_generations(job, config, rank, worlds); }));
   const pid_t lost = fork_child([&] {
-    deadly = point, times_left = times;
+    deadly = death.point, times_left = death.times;
     stop_point_hook = die_there;
-    DirectoryStore store(job.directory.path() / "store1");
-    const auto group = connect(2, 3, store, milliseconds(20000));
-    TestLink link;
-    run_rank(config, *group, 1, link);
-    return 0;
+    return alone(world - 1, 1);
   });
   const auto killed = wait_for_exit(lost, milliseconds(60000));
   REQUIRE(killed.has_value());
   CHECK(WIFSIGNALED(*killed));
+  for (int rank = world - 1; rank < world - 1 + more; ++rank)
+    pids.push_back(fork_child([&, rank] { return alone(rank, 2); }));
   for (const pid_t pid : pids) {
     const auto status = wait_for_exit(pid, milliseconds(60000));
     REQUIRE(status.has_value());
@@ -195,49 +209,85 @@ std::int64_t lose_a_worker(const Job& job, const JobConfig& config, StopPoint po
   const std::string metrics = read_text(fs::path(config.output_dir) / "metrics.jsonl");
   const std::size_t again = metrics.rfind(R"({"event":"start","step":)");
   REQUIRE(again != std::string::npos);
-  CHECK(
-      contains(metrics.substr(again, metrics.find('\n', again) - again), R"("from":"in_memory_checkpoint")"));
-  return std::stoll(metrics.substr(again + std::string(R"({"event":"start","step":)").size()));
+  return metrics.substr(again, metrics.find('\n', again) - again);
 }
 
+std::int64_t step_of(const std::string& start) {
+  return std::stoll(start.substr(std::string(R"({"event":"start","step":)").size()));
+}
+
+// The undisturbed run, and the config of one that is disturbed and writes no checkpoint on the way.
+JobConfig disturbed(const Job& job, Configure configure, int replicas) {
+  JobConfig config = configure(job, "whole", replicas);
+  config.train.logging_steps = 5;  // a line is of several syncs
+  fs::remove_all(config.output_dir);
+  run_job(config, 1);
+  config.output_dir = configure(job, "lost", replicas).output_dir;
+  config.train.save_steps = 0;
+  return config;
+}
+
+void check_as_undisturbed(const Job& job) {
+  CHECK(job.model("lost") == job.model("whole"));
+  CHECK(losses(job.metrics("lost")) == losses(job.metrics("whole")));
+}
+
+// Rank 2 has two of the four replicas, with two leaves in each of the three steps up to a sync.
 TEST_CASE(
-    "a worker lost between two syncs, in one or while its state is sent costs at most what is behind one") {
+    "what nobody else holds of a lost worker's replicas is redone from a sync, and that of others not") {
   const Job job;
-  const auto prepared = [&](Configure configure) {
-    JobConfig config = configure(job, "whole", 4);
-    config.train.logging_steps = 5;  // a line is of several syncs
-    fs::remove_all(config.output_dir);
-    run_job(config, 1);
-    config.output_dir = configure(job, "lost", 4).output_dir;
-    config.train.save_steps = 0;
-    config.recovery.in_memory_checkpoint_steps = 3;
-    return config;
+  const auto check = [&](const JobConfig& config, const Death& death, const char* from) {
+    CAPTURE(static_cast<int>(death.point));
+    const std::string start = lose_a_worker(job, config, death, 3, death.times % 2);
+    // Its last state may not have reached the others.
+    CHECK((step_of(start) == death.step || step_of(start) == death.step - 3));
+    CHECK(contains(start, from));
+    check_as_undisturbed(job);
   };
+  JobConfig config = disturbed(job, local_config, 4);
+  config.recovery.in_memory_checkpoint_steps = 3;
   const auto buckets = static_cast<int>(
       make_program(ModelConfig{.type = ModelType::kConvnet}, {.shape = {1, 28, 28}, .classes = 10})
           .buckets.size());
-  // Rank 2 has two of the four replicas, with two leaves in each of the three steps up to a sync.
-  struct Death {
-    StopPoint point;
-    int times;
-    std::int64_t step;
-  };
-  const auto check = [&](const JobConfig& config, const Death& death) {
-    CAPTURE(death.step);
-    fs::remove_all(config.output_dir);
-    const std::int64_t step = lose_a_worker(job, config, death.point, death.times);
-    CHECK((step == death.step || step == death.step - 3));  // its last state may not have reached the others
-    CHECK(job.model("lost") == job.model("whole"));
-    CHECK(losses(job.metrics("lost")) == losses(job.metrics("whole")));
-  };
-  JobConfig config = prepared(local_config);
-  check(config, {StopPoint::kMicrobatch, 2 * 12 + 5, 6});
-  check(config, {StopPoint::kBucketSent, 3 * 7 * buckets, 6});
-  check(config, {StopPoint::kUpdated, 2, 3});
-  config = prepared(streaming_config);
-  check(config, {StopPoint::kHandedIn, 2, 6});
-  check(config, {StopPoint::kMicrobatch, 2 * 12 + 5, 6});  // what it handed in did not arrive yet
-  check(config, {StopPoint::kArrived, 2, 6});
+  check(config, {StopPoint::kMicrobatch, 2 * 12 + 5, 6}, R"("from":"workers")");
+  check(config, {StopPoint::kBucketSent, 3 * 7 * buckets, 6}, R"("from":)");
+  check(config, {StopPoint::kUpdated, 2, 3}, R"("from":)");  // before the others have its state of step 6
+  config = disturbed(job, streaming_config, 4);
+  config.recovery.in_memory_checkpoint_steps = 3;
+  check(config, {StopPoint::kHandingIn, 2, 6}, R"("from":"workers")");
+  check(config, {StopPoint::kMicrobatch, 2 * 12 + 5, 6}, R"("from":"workers")");
+  check(config, {StopPoint::kArrived, 2, 6}, R"("from":"workers")");
+  // At a sync of plain SGD all that a replica has is there.
+  config = local_config(job, "whole", 4);
+  config.train.optim = OptimizerType::kSgd, config.train.momentum = 0, config.train.learning_rate = 0.05;
+  fs::remove_all(config.output_dir);
+  run_job(config, 1);
+  config.output_dir = local_config(job, "lost").output_dir;
+  config.train.save_steps = 0;
+  check(config, {StopPoint::kMicrobatch, 2 * 12 + 5, 6}, R"("from":"workers")");
+}
+
+// Two ranks make each of two replicas' steps, with two leaves each.
+TEST_CASE(
+    "a replica whose group loses a rank goes on with what the group's others hold, with no other copy") {
+  const Job job;
+  for (const Configure configure : {local_config, streaming_config}) {
+    const JobConfig config = disturbed(job, configure, 2);
+    for (const Death death : {Death{StopPoint::kMicrobatch, 2 * 6 + 4, 6}, {StopPoint::kExchanged, 8, 6}}) {
+      CAPTURE(configure == streaming_config);
+      const std::string start = lose_a_worker(job, config, death, 4, death.times % 2);
+      CHECK(step_of(start) == death.step);
+      CHECK(contains(start, R"("from":"workers")"));
+      check_as_undisturbed(job);
+    }
+  }
+  // The others wait for what is not handed in, or it is there.
+  const JobConfig config = disturbed(job, streaming_config, 2);
+  for (const StopPoint point : {StopPoint::kHandingIn, StopPoint::kArrived}) {
+    const std::string start = lose_a_worker(job, config, {point, 2, 6}, 4, 1);
+    CHECK((step_of(start) == 6 && contains(start, R"("from":"workers")")));
+    check_as_undisturbed(job);
+  }
 }
 
 }  // namespace

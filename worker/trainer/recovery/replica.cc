@@ -207,6 +207,12 @@ StepResult Replica::update(const UpdateRule& rule, float* sum) {
   return update(rule, sum, state.parameters.data(), slots());
 }
 
+StepResult Replica::update(const UpdateRule& rule, float* sum, LocalReplica& one) {
+  std::vector<float*> vectors;
+  for (const Buffer& slot : one.slots) vectors.push_back(slot.data());
+  return update(rule, sum, one.parameters.data(), std::move(vectors));
+}
+
 StepResult Replica::update(const UpdateRule& rule, float* sum, float* parameters, std::vector<float*> slots) {
   const Range range(*device, Operation::Kind::kUpdate);
   return device->arithmetic().update(*stream, rule, sum, updated(parameters, std::move(slots)), on_lanes());

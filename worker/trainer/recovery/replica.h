@@ -29,8 +29,8 @@ struct Datasets {
 Datasets load_datasets(const JobConfig& config);
 
 // A TrainState whose vectors are in device memory. With local replicas those of the outer step, as after the
-// last sync: the replicas have their own (local_replicas.h), which no rank has alone, so that it has no
-// values to go on with.
+// last sync: the replicas have their own (LocalReplica), which no rank has alone, so that it has no values to
+// go on with.
 struct ReplicaState {
   struct Slot {
     std::string name;
@@ -38,6 +38,7 @@ struct ReplicaState {
   };
   std::int64_t step = 0;    // optimizer steps done
   bool has_values = false;  // false until the run's first state was restored
+  bool arrived = false;     // with local replicas: what met at this step with a delay is in the values
   // Not 0: the values are a copy made in that generation by another process, and no generation began with
   // them yet.
   std::int64_t copied_in = 0;
@@ -57,6 +58,18 @@ struct Replica;
 // The peak need of host memory of each worker. Nothing if the data cannot be looked at any more, or if the
 // vectors are in a device's own memory.
 std::optional<MemoryNeed> memory_of(const Replica& replica, int world_size);
+
+// A replica of local SGD, of which there are several (core/local_replicas.h), between two syncs. It outlives
+// generations as all else here does.
+struct LocalReplica {
+  std::int64_t number = 0;
+  std::int64_t step = 0;      // steps done
+  bool arrived = false;       // what met at the last sync with a delay is in its parameters
+  Buffer parameters;          // device memory, as all vectors
+  std::vector<Buffer> slots;  // config.optim's
+  Buffer handed_in;           // at the last sync, to arrive with a delay; empty without one
+  StepStats stats = {};       // of its steps since the last sync
+};
 
 // A whole state of a sync of local replicas, in the host's memory.
 struct KeptState {
@@ -94,8 +107,8 @@ struct Replica {
   // One optimizer step with a step's sum (Arithmetic::update). Blocks. The caller counts the step. REQUIRES:
   // no copy is being made in the host's memory.
   StepResult update(const UpdateRule& rule, float* sum);
-  // The same for vectors of the caller's.
-  StepResult update(const UpdateRule& rule, float* sum, float* parameters, std::vector<float*> slots);
+  // The same for a local replica's.
+  StepResult update(const UpdateRule& rule, float* sum, LocalReplica& local);
   // The outer step (Arithmetic::outer_update) of these elements of the state, whose values `sum` has.
   StepResult outer_update(const OuterRule& rule, float* sum, const VectorRange& elements);
 
@@ -110,9 +123,11 @@ struct Replica {
   ReplicaState state;
   MetricsLog log;                                            // changes with the state
   std::unique_ptr<InMemoryCheckpoint> in_memory_checkpoint;  // null: no copies
+  std::vector<LocalReplica> local;                           // those that this rank holds, by number
   std::optional<KeptState> kept;  // of local replicas; the newest that this worker has, or none
 
  private:
+  StepResult update(const UpdateRule& rule, float* sum, float* parameters, std::vector<float*> slots);
   Parallel on_lanes();
   UpdatedVectors updated(float* parameters, std::vector<float*> slots) const;
   std::vector<float*> slots() const;

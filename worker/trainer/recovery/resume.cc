@@ -214,6 +214,7 @@ ResumePoint go_on(const std::vector<HeldStep>& all, const Program& program, cons
       .from = newest->generation == kLives ? ResumePoint::kReplica : ResumePoint::kInMemoryCheckpoint,
       .source_rank = static_cast<int>(newest - all.begin()),
       .config_json = {},
+      .replicas = {},
       .state = {}};
   std::vector<bool> lacks;
   for (const HeldStep& one : all) lacks.push_back(one != *newest);

@@ -34,6 +34,7 @@ struct ResumePoint {
   From from = kInitialValues;
   int source_rank = 0;              // the rank that had it
   std::string config_json;          // for a checkpoint: the config that wrote it
+  std::string replicas;             // local ones that go on from memory, for people
   std::optional<TrainState> state;  // the state that this rank must restore; none: its replica has it already
 
   bool from_memory() const { return from == kReplica || from == kInMemoryCheckpoint; }
