@@ -116,6 +116,22 @@ std::vector<int> below(int value) {
   return values;
 }
 
+// The smallest world size from which on a node's part fits, of microbatches in lock step. REQUIRES: that of
+// `spread` fits.
+int least_world_size(const JobConfig& config, const Program& program, const DatasetFacts& data,
+                     const Spread& spread, std::uint64_t available) {
+  const auto fits = [&](int workers) {
+    Spread fewer = spread;
+    fewer.world_size = workers;
+    return node_need(config, program, data, fewer) <= available;
+  };
+  // Workers beyond the microbatches change nothing.
+  const auto leaves = static_cast<int>(leaves_of_step(config.train, data.train));
+  int least = std::min(spread.world_size, std::max(leaves, spread.workers_of_node));
+  while (least > spread.workers_of_node && fits(least - 1)) --least;
+  return least;
+}
+
 // Finds changes of the config that would make the job fit.
 class WaysOut {
  public:
@@ -146,6 +162,7 @@ class WaysOut {
         largest_that_fits<int>(below(spread_.workers_of_node), [&](int workers) {
           return need(config_, with_workers(spread_, workers)) <= available_;
         }));
+    if (const auto nodes = more_nodes()) ways.push_back("--nnodes " + std::to_string(*nodes));
     JobConfig without_copies = config_;
     without_copies.recovery.in_memory_checkpoint_steps = 0;
     if (config_.recovery.in_memory_checkpoint_steps > 0 && need(without_copies, spread_) <= available_)
@@ -172,6 +189,15 @@ class WaysOut {
     for (int rows = 1; rows < config_.train.micro_batch_size; ++rows)
       if (config_.train.global_batch_size % rows == 0) sizes.push_back(rows);
     return sizes;
+  }
+  // Where microbatches are in lock step: as many nodes as share those of a step.
+  std::optional<int> more_nodes() const {
+    Spread most = spread_;
+    most.world_size = std::max(most.world_size, static_cast<int>(leaves_of_step(config_.train, data_.train)));
+    if (!config_.train.in_lock_step() || need(config_, most) > available_) return std::nullopt;
+    const int least =
+        least_world_size(config_, program_of(config_, data_, teacher_), data_, most, available_);
+    return (least + spread_.workers_of_node - 1) / spread_.workers_of_node;
   }
   std::string all_together(bool can_recompute) const {
     JobConfig least = config_;
@@ -327,16 +353,8 @@ Status check_memory(const JobConfig& config, const DatasetFacts& data, const Spr
 int least_workers(const JobConfig& config, const DatasetFacts& data, const Spread& spread,
                   const Available& available, std::shared_ptr<const Teacher> teacher) {
   if (!config.train.in_lock_step()) return 1;
-  const Program program = program_of(config, data, std::move(teacher));
-  const auto fits = [&](int workers) {
-    Spread fewer = spread;
-    fewer.world_size = workers;
-    return node_need(config, program, data, fewer) <= available.bytes;
-  };
-  // Workers beyond the microbatches change nothing.
-  const auto leaves = static_cast<int>(leaves_of_step(config.train, data.train));
-  int least = std::min(spread.world_size, std::max(leaves, spread.workers_of_node));
-  while (least > spread.workers_of_node && fits(least - 1)) --least;
+  const int least =
+      least_world_size(config, program_of(config, data, std::move(teacher)), data, spread, available.bytes);
   // Fewer than a node's own need no more than these: they share its memory.
   return least > spread.workers_of_node ? least : 1;
 }

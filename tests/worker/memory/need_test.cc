@@ -130,6 +130,8 @@ TEST_CASE("microbatches in lock step ask for as many workers as their memory tak
   CHECK(least(2 * for_two) == 1);
   question.spread.workers_of_node = 2;
   CHECK(least(2 * for_two) == 1);  // the two of a node, and one of them alone, which has their part
+  question.spread = {.lanes = 1, .workers_of_node = 1, .world_size = 1};
+  CHECK(contains(question.with(for_three).message(), "; it fits with --nnodes 3"));
   question.config.train.batch_norm_group = 1;
   CHECK(least(for_two) == 1);
 }
