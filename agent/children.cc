@@ -55,7 +55,7 @@ void Children::send(const control::FromAgent& message) {
 }
 
 void Children::pause_output(bool paused) {
-  for (auto& [serial, worker] : workers_) worker->pause_output(paused);
+  for (auto& [serial, worker] : workers_) worker->output().pause(paused);
 }
 
 void Children::reap() {

@@ -127,7 +127,7 @@ std::vector<WorkerReport> WorkerRunner::reports() {
   for (const WorkerProcess* worker : children_.workers()) {
     if (worker->is_spare()) continue;
     WorkerReport& report = reports[static_cast<std::size_t>(worker->local_rank())];
-    report = worker->report();
+    report = worker->signs().report();
     if (worker->generation() == agent_.state.generation.number()) report.rank = worker->rank();
     const auto quiet = hang_guard_.quiet().find(worker->local_rank());
     if (quiet != hang_guard_.quiet().end()) report.quiet = quiet->second;
@@ -136,8 +136,8 @@ std::vector<WorkerReport> WorkerRunner::reports() {
     const auto usage = usages.find(worker->pid());
     if (usage == usages.end()) continue;
     report.usage = usage->second;
-    report.usage->output_age = worker->output_age(now);
-    report.usage->last_line = printable(worker->last_line().substr(0, kMostOfLine));
+    report.usage->output_age = worker->output().age(now);
+    report.usage->last_line = printable(worker->output().last_line().substr(0, kMostOfLine));
   }
   return reports;
 }
@@ -221,7 +221,7 @@ void WorkerRunner::act(const action::PlaceWorker& a) {
   const bool was_spare = worker->is_spare();
   worker->set_place(assignment.generation, a.local_rank, a.rank, a.index == 0);
   if (assignment.node.nproc == spec_.nproc || was_spare)
-    worker->set_console(planner_.prefix(a.rank, a.local_rank), spec_.output.of(a.local_rank));
+    worker->output().set_console(planner_.prefix(a.rank, a.local_rank), spec_.output.of(a.local_rank));
   worker->send(start_message(assignment, a.rank, a.index));
 }
 
@@ -235,8 +235,9 @@ void WorkerRunner::said(WorkerProcess& worker, int serial, const control::FromWo
     case Body::kKv:
       return events_.kv(serial, store_of(worker.generation()), message.kv());
     case Body::kProgress:
-      worker.set_pulse(message.pulse());
-      worker.set_collectives(message.has_collectives() ? std::optional(message.collectives()) : std::nullopt);
+      worker.signs().set_pulse(message.pulse());
+      worker.signs().set_collectives(message.has_collectives() ? std::optional(message.collectives())
+                                                               : std::nullopt);
       return progressed(worker, from_wire(message.progress()));
     case Body::kReady:
       agent_.log.write("worker_ready", {{"generation", worker.generation()},
@@ -290,7 +291,7 @@ void WorkerRunner::begin_history() {
 
 void WorkerRunner::progressed(WorkerProcess& worker, const Progress& progress) {
   if (progress.phase == Progress::Phase::kTraining) begin_history();
-  worker.set_report({.step = progress.step, .times = progress.step_times});
+  worker.signs().set_report({.step = progress.step, .times = progress.step_times});
   if (worker.leads())
     events_.happened(event::Progressed{.progress = progress, .generation = worker.generation()});
   if (worker.rank() == 0 && agent_.state.progresses(worker.generation())) agent_.view.update(progress);

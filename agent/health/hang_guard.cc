@@ -165,8 +165,8 @@ std::vector<LifeSigns> HangGuard::signs() const {
     LifeSigns& one = signs.emplace_back();
     one.local_rank = worker->local_rank();
     one.beat = worker->heartbeat();
-    one.output_bytes = worker->output_bytes();
-    one.collectives = worker->collectives();
+    one.output_bytes = worker->output().bytes();
+    one.collectives = worker->signs().collectives();
     if (const auto wait = wait_for_peer(worker->operations())) one.waits_ms = (now - wait->began) / 1'000'000;
     if (const auto usage = usages.find(worker->pid()); usage != usages.end()) take_usage(usage->second, one);
     const auto group = groups.find(worker->pid());

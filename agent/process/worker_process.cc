@@ -45,14 +45,12 @@ WorkerProcess::WorkerProcess(Loop& loop, Console& console, WorkerPlan plan, Call
       local_rank_(plan_.local_rank),
       rank_(plan_.rank),
       leads_(plan_.local_rank == 0),
-      callbacks_(std::move(callbacks)) {
-  out_.emplace(Output{{}, LogWriter(console, Console::Stream::kOut, plan_.out)});
-  err_.emplace(Output{{}, LogWriter(console, Console::Stream::kErr, plan_.err)});
-}
+      callbacks_(std::move(callbacks)),
+      output_(loop, console, plan_.out, plan_.err, [this] { check_ended(); }),
+      signs_(plan_.program) {}
 
 WorkerProcess::~WorkerProcess() {
   if (late_timer_) loop_.cancel(*late_timer_);
-  for (Output* output : {&*out_, &*err_}) unwatch(output);
   if (handle_.open()) loop_.forget(handle_.get());
   if (pid_ > 0) {
     kill(-pid_, SIGKILL);
@@ -63,13 +61,8 @@ WorkerProcess::~WorkerProcess() {
 // Child's ends: stdin, stdout, stderr, control. Ours are stored.
 bool WorkerProcess::make_channels(int child_fds[4]) {
   child_fds[0] = standard_input(!plan_.program);
+  if (!output_.open(&child_fds[1], &child_fds[2])) return false;
   int ends[2];
-  int next = 1;
-  for (Output* output : {&*out_, &*err_}) {
-    if (pipe2(ends, O_CLOEXEC) != 0) return false;
-    output->pipe.reset(ends[0]);
-    child_fds[next++] = ends[1];
-  }
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
   child_fds[3] = ends[1];
   fcntl(ends[0], F_SETFL, O_NONBLOCK);  // a process that outlives the worker keeps the other end open
@@ -81,7 +74,7 @@ bool WorkerProcess::make_channels(int child_fds[4]) {
 void WorkerProcess::start() {
   started_at_ = exited_at_ = Loop::Clock::now();
   ended_at_ = wall_seconds();
-  heartbeat_file_.emplace(plan_.heartbeat_file);
+  signs_.start(plan_.heartbeat_file);
   int child_fds[4] = {-1, -1, -1, -1};
   const bool made = make_channels(child_fds);
   const int error = errno;
@@ -93,7 +86,7 @@ void WorkerProcess::start() {
                     plan_.in_memory_checkpoint_fd, plan_.operations_fd, plan_.cpus, limit_tag(plan_.tag)});
   if (!pid.ok()) return start_failed(pid.status());
   pid_ = last_pid_ = pid.value();
-  for (Output* output : {&*out_, &*err_}) watch(output);
+  output_.read();
   handle_.reset(open_pidfd(pid_));  // without one, only SIGCHLD says when it ends
   if (handle_.open()) loop_.watch(handle_.get(), EPOLLIN, [this](std::uint32_t) { reap(); });
 }
@@ -103,7 +96,7 @@ void WorkerProcess::start_failed(const Status& status) {
   exit_code_ = status.exit_code();
   ended_ = true;
   control_.reset();
-  for (Output* output : {&*out_, &*err_}) finish_output(output);
+  output_.close();
   callbacks_.ended(outcome(), exit_code_ == 126 || exit_code_ == 127);
 }
 
@@ -116,13 +109,7 @@ void WorkerProcess::set_place(std::int64_t generation, int local_rank, int rank,
   local_rank_ = local_rank;
   rank_ = rank;
   leads_ = leads;
-  report_ = {};
-  collectives_.reset();
-}
-
-void WorkerProcess::set_console(const LinePrefix& prefix, const WorkerOutput& targets) {
-  out_->writer.set_console(prefix, targets.out.console);
-  err_->writer.set_console(prefix, targets.err.console);
+  signs_.begin_generation();
 }
 
 void WorkerProcess::signal_group(int number) {
@@ -136,24 +123,11 @@ void WorkerProcess::send(const control::FromAgent& message) {
   if (control_) control_->send(message);
 }
 
-std::optional<std::uint64_t> WorkerProcess::heartbeat() const {
-  if (!plan_.program) return pulse_;
-  const std::optional<std::uint64_t> touches = heartbeat_file_ ? heartbeat_file_->touches() : std::nullopt;
-  const bool reports = reports_ && control_ != nullptr && control_->open();
-  return touches || reports ? std::optional(touches.value_or(0) + pulse_) : std::nullopt;
-}
-
 std::optional<training::Progress> WorkerProcess::look_at_heartbeat_file() {
-  if (!heartbeat_file_) return std::nullopt;
-  std::optional<training::Progress> report = heartbeat_file_->look();
-  if (const std::string fault = heartbeat_file_->take_fault(); !fault.empty())
+  std::optional<training::Progress> report = signs_.look_at_file();
+  if (const std::string fault = signs_.take_fault(); !fault.empty())
     console_.notice(name() + "'s $DTRUN_HEARTBEAT_FILE has no report of progress: " + fault);
   return report;
-}
-
-void WorkerProcess::set_pulse(std::uint64_t pulse) {
-  reports_ = true;
-  pulse_ = pulse == 0 && plan_.program ? pulse_ + 1 : pulse;
 }
 
 WorkerOutcome WorkerProcess::hung_outcome(const std::string& why) const {
@@ -185,48 +159,6 @@ void WorkerProcess::condemn(const std::string& why) {
   signal_group(SIGKILL);
 }
 
-void WorkerProcess::pause_output(bool paused) {
-  paused_ = paused;
-  for (Output* output : {&*out_, &*err_}) {
-    if (paused) {
-      unwatch(output);
-    } else if (output->pipe.open()) {
-      watch(output);
-    }
-  }
-}
-
-void WorkerProcess::watch(Output* output) {
-  if (paused_ || output->watched) return;
-  output->watched =
-      loop_.watch(output->pipe.get(), EPOLLIN, [this, output](std::uint32_t) { read_output(output); });
-}
-
-void WorkerProcess::unwatch(Output* output) {
-  if (output->watched) loop_.forget(output->pipe.get());
-  output->watched = false;
-}
-
-void WorkerProcess::read_output(Output* output) {
-  char chunk[65536];
-  const ssize_t n = read(output->pipe.get(), chunk, sizeof chunk);
-  if (n > 0) {
-    output_bytes_ += static_cast<std::uint64_t>(n);
-    output_at_ = Loop::Clock::now();
-    spoke_last_ = output;
-  }
-  if (n > 0) return output->writer.push({chunk, static_cast<std::size_t>(n)});
-  if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
-  finish_output(output);
-  check_ended();
-}
-
-void WorkerProcess::finish_output(Output* output) {
-  unwatch(output);
-  output->pipe.reset();
-  output->writer.finish();
-}
-
 void WorkerProcess::reap() {
   if (pid_ <= 0) return;
   siginfo_t info{};
@@ -251,20 +183,18 @@ void WorkerProcess::reap() {
 }
 
 void WorkerProcess::output_late() {
-  if (paused_) {
+  if (output_.paused()) {
     late_timer_ = loop_.call_at(Loop::Clock::now() + kOutputAfterEnd, [this] { output_late(); });
     return;
   }
   late_timer_.reset();
   if (spares_group_) return count_as_ended();
-  for (Output* output : {&*out_, &*err_}) {
-    if (output->pipe.open()) finish_output(output);
-  }
+  output_.close();
   check_ended();
 }
 
 void WorkerProcess::check_ended() {
-  if (ended_ || pid_ > 0 || out_->pipe.open() || err_->pipe.open()) return;
+  if (ended_ || pid_ > 0 || output_.is_open()) return;
   count_as_ended();
 }
 
@@ -282,7 +212,7 @@ WorkerOutcome WorkerProcess::outcome() const {
   outcome.pid = last_pid_;
   outcome.exit_code = condemned_ ? kExitSoftware : exit_code_;
   outcome.signal = condemned_ ? 0 : signal_;
-  outcome.stderr_tail = err_->writer.tail();
+  outcome.stderr_tail = output_.error_tail();
   const bool ended_otherwise = hung_ && signal_ != SIGKILL;
   outcome.error = ended_otherwise ? "" : printable(error_);
   if (!outcome.ok() && !plan_.error_file.empty()) {

@@ -17,10 +17,10 @@
 #include "agent/core/stack_location.h"
 #include "agent/core/vocabulary.h"
 #include "agent/output/console.h"
-#include "agent/output/log_writer.h"
 #include "agent/process/control_channel.h"
-#include "agent/process/heartbeat_file.h"
+#include "agent/process/output_pipes.h"
 #include "agent/process/spawn.h"
+#include "agent/process/worker_signs.h"
 #include "agent/system/descriptor.h"
 #include "agent/system/loop.h"
 #include "proto/base/operation_ring.h"
@@ -75,10 +75,10 @@ class WorkerProcess {
     return {.in_memory_checkpoint = plan_.in_memory_checkpoint_fd >= 0,
             .operations = plan_.operations_fd >= 0};
   }
-  // Its last, also after its end; none of a program.
   // The memory of its operations, and the file that it is (WorkerPlan::operations_fd); null: none.
   std::shared_ptr<OperationMemory> trace_memory() const { return plan_.operations; }
   int memory_file() const { return plan_.operations_fd; }
+  // Its last, also after its end; none of a program.
   std::vector<Operation> operations() const {
     return plan_.operations ? plan_.operations->last.read() : std::vector<Operation>();
   }
@@ -90,36 +90,23 @@ class WorkerProcess {
   std::int64_t generation() const { return generation_; }
   bool leads() const { return leads_; }  // the node's workers
   void set_place(std::int64_t generation, int local_rank, int rank, bool leads);
-  // Sets the prefix of its lines from now on, and shows the console those that `targets` are for.
-  void set_console(const LinePrefix& prefix, const WorkerOutput& targets);
   bool has_log_dir() const { return !plan_.log_dir.empty(); }
   const std::filesystem::path& stacks_file() const { return plan_.stacks_file; }
+  OutputPipes& output() { return output_; }
+  const OutputPipes& output() const { return output_; }
+  WorkerSigns& signs() { return signs_; }
+  const WorkerSigns& signs() const { return signs_; }
+  // WorkerSigns::look_at_file(); people are told of a fault in it.
+  std::optional<training::Progress> look_at_heartbeat_file();
+  // WorkerSigns::heartbeat().
+  std::optional<std::uint64_t> heartbeat() const {
+    return signs_.heartbeat(control_ != nullptr && control_->open());
+  }
 
   void signal_group(int number);
   void send(const control::FromAgent& message);
   // The worker's own message on why it fails, received before it ends.
   void set_error(std::string error) { error_ = std::move(error); }
-  // A number that changes with each sign of progress; nothing while a worker that need not give any has given
-  // none.
-  std::optional<std::uint64_t> heartbeat() const;
-  // The report of progress that it has written to its heartbeat file since the last look, if any.
-  std::optional<training::Progress> look_at_heartbeat_file();
-  // A report over the control socket: that of a program without a pulse is a sign of progress by itself.
-  void set_pulse(std::uint64_t pulse);
-  // Those of its generation that it has begun, as it said last; nothing if it does not count them.
-  std::optional<std::uint64_t> collectives() const { return collectives_; }
-  void set_collectives(std::optional<std::uint64_t> begun) { collectives_ = begun; }
-  std::uint64_t output_bytes() const { return output_bytes_; }
-  // As it said last in its generation, and how long its output has been silent.
-  const WorkerReport& report() const { return report_; }
-  void set_report(WorkerReport report) { report_ = std::move(report); }
-  // Of the stream that it wrote to last.
-  std::string_view last_line() const {
-    return spoke_last_ ? spoke_last_->writer.last_line() : std::string_view();
-  }
-  double output_age(Loop::Clock::time_point now) const {
-    return std::chrono::duration<double>(now - std::max(started_at_, output_at_)).count();
-  }
   // Sets where it stood as the job hung: part of its outcome.
   void set_standing(StackLocation stack_location) { stack_location_ = std::move(stack_location); }
   // The worker's outcome once it is killed because it hangs, with `why` as its error.
@@ -128,25 +115,13 @@ class WorkerProcess {
   void kill_hung(const std::string& why);
   // It broke the control protocol: it is killed and counts as ended with EX_SOFTWARE.
   void condemn(const std::string& why);
-  // Stops or resumes reading its output.
-  void pause_output(bool paused);
   // To be called when a child may have ended: if it is this one, kills the rest of its group, unless the
   // group is spared, and reaps it. A spared process may write to the worker's output after the worker counts
   // as ended.
   void reap();
 
  private:
-  struct Output {
-    Descriptor pipe;
-    LogWriter writer;
-    bool watched = false;
-  };
-
   bool make_channels(int child_fds[4]);
-  void watch(Output* output);
-  void unwatch(Output* output);
-  void read_output(Output* output);
-  void finish_output(Output* output);
   void output_late();
   void check_ended();
   void count_as_ended();
@@ -165,23 +140,17 @@ class WorkerProcess {
   pid_t pid_ = -1;
   int last_pid_ = -1;
   Descriptor handle_;  // pidfd
-  std::optional<Output> out_, err_;
-  const Output* spoke_last_ = nullptr;  // one of them; null: it has written nothing
+  OutputPipes output_;
+  WorkerSigns signs_;
   std::unique_ptr<ControlChannel> control_;
   std::string error_;
   bool condemned_ = false;
   bool hung_ = false;
   bool spares_group_ = false;
   StackLocation stack_location_;
-  std::uint64_t pulse_ = 0, output_bytes_ = 0;
-  std::optional<std::uint64_t> collectives_;
-  bool reports_ = false;                         // over the control socket
-  std::optional<HeartbeatFile> heartbeat_file_;  // once it was started
-  bool paused_ = false;
   bool ended_ = false;
   int exit_code_ = 0, signal_ = 0;
-  WorkerReport report_;
-  Loop::Clock::time_point started_at_, exited_at_, output_at_;
+  Loop::Clock::time_point started_at_, exited_at_;
   double ended_at_ = 0;  // seconds since 1970
   std::optional<Loop::TimerId> late_timer_;
 };
