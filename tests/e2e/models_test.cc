@@ -176,9 +176,11 @@ TEST_CASE("a kill, and a stop with a resume by another number of workers, change
     kill(workers[0], SIGKILL);
     const Ended a = killed.end();
     CHECK_MESSAGE(a.exit_code == 0, a.err);
-    // What a replica had between two syncs was the killed worker's alone.
-    const std::string where = one.local_replicas > 1 ? "resumed from step " : "going on at step ";
-    CHECK_MESSAGE(a.err.find(where) != std::string::npos, a.err);
+    // What a replica had was the killed worker's alone; on a quick machine there is a checkpoint by then.
+    const bool back = a.err.find("resumed from step ") != std::string::npos ||
+                      a.err.find("it begins again") != std::string::npos;
+    CHECK_MESSAGE((one.local_replicas > 1 ? back : a.err.find("going on at step ") != std::string::npos),
+                  a.err);
 
     Process stopped(job(one, standalone(2), folder / "stopped", kSteps));
     REQUIRE(eventually([&] { return metrics_lines(folder / "stopped") >= 4; }));

@@ -267,6 +267,18 @@ TEST_CASE(
   check(config, {StopPoint::kMicrobatch, 2 * 12 + 5, 6}, R"("from":"workers")");
 }
 
+TEST_CASE(
+    "without a copy of what a lost worker held, and without a checkpoint, all begin again as if nothing had "
+    "been") {
+  const Job job;
+  for (const Configure configure : {local_config, streaming_config}) {
+    const JobConfig config = disturbed(job, configure, 4);
+    const std::string start = lose_a_worker(job, config, {StopPoint::kMicrobatch, 2 * 12 + 5, 0}, 3, 1);
+    CHECK(step_of(start) == 0);
+    check_as_undisturbed(job);
+  }
+}
+
 // Two ranks make each of two replicas' steps, with two leaves each.
 TEST_CASE(
     "a replica whose group loses a rank goes on with what the group's others hold, with no other copy") {

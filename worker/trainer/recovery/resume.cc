@@ -240,6 +240,13 @@ bool is_on_disk_after(std::int64_t step, const JobConfig& config, const Place& p
   return std::ranges::max(gathered(group, mine)) > step;
 }
 
+// A rank may have made steps whose state is of no use: with a peer, local replicas' are lost.
+void forget_steps(TrainState& state) {
+  state.step = 0;
+  state.evaluations = {};
+  for (OptimizerSlot& slot : state.optimizer) std::ranges::fill(slot.values, 0.0f);
+}
+
 ResumePoint begin_anew(const JobConfig& config, const Place& place, const Program& program, const Held& held,
                        ProcessGroup& group, const Notice& notice) {
   Candidate mine = look_at_disk(config, place, program, notice);
@@ -260,6 +267,7 @@ ResumePoint begin_anew(const JobConfig& config, const Place& place, const Progra
   } else {
     start = held.snapshot();
     start.parameters.resize(program.size);
+    if (newest < 0) forget_steps(start);
   }
   ResumePoint point;
   if (newest < 0 && config.train.init_from) {
