@@ -24,9 +24,10 @@ Program linear(std::size_t rows, std::size_t columns, bool in_first) {
 }  // namespace
 
 TEST_CASE("a matrix is rounded to the CPU's bits, in either layout, with blocks of any width and odd edges") {
-  for (const auto& [rows, columns] : {std::pair<std::size_t, std::size_t>{1, 1}, {3, 32}, {33, 70}, {9, 257}})
+  for (const auto& size : {std::pair<std::size_t, std::size_t>{1, 1}, {3, 32}, {33, 70}, {9, 257}})
     for (const bool in_first : {false, true})
       for (const Quantization how : {Quantization::kInt8, Quantization::kInt4}) {
+        const std::size_t rows = size.first, columns = size.second;
         CAPTURE(rows);
         CAPTURE(columns);
         CAPTURE(in_first);
