@@ -13,9 +13,13 @@ namespace {
 constexpr std::size_t kLoadingTold = 200;  // bytes
 constexpr Millis kAnnounceEvery = 5000;    // at least, when the count stays the same
 
-// Why these workers would be too few for the memory of a node, whose part of the work grows as others go; ""
-// if they are enough.
-std::string short_of_workers(const RankAssignment& next, const Members& members) {
+// Why the workers of a generation that begins now would be too few for the memory of a node, whose part of
+// the work grows as others go; "" if they are enough. Few jobs ask: ranks are dealt out for those alone,
+// since this is looked at whenever a node comes.
+std::string short_of_workers(const Members& members, int max_nodes) {
+  if (std::ranges::none_of(members, [](const auto& member) { return member.second.join.least_workers > 1; }))
+    return "";
+  const RankAssignment next = line_up(members, max_nodes);
   const Join* most = nullptr;
   for (const ConnectionId id : next.members) {
     const Join& join = members.at(id).join;
@@ -67,8 +71,7 @@ void Gathering::gather() {
     return;
   }
   if (awaits_ready()) return;
-  RankAssignment next = line_up(s_.members, run.max_nodes);
-  const std::string few = short_of_workers(next, s_.members);
+  const std::string few = short_of_workers(s_.members, run.max_nodes);
   if (few != s_.short_of_workers) turn_.count_changed();
   s_.short_of_workers = few;
   if (!few.empty()) {
@@ -80,7 +83,7 @@ void Gathering::gather() {
   }
   if (due.last_call == kNever) due.last_call = now_ + run.last_call;
   if (s_.members.size() >= run.max_nodes || regroups || now_ >= std::min(due.last_call, due.join))
-    start_generation(std::move(next));
+    start_generation();
 }
 
 // Some of the minimum of nodes came back with workers that are pausing: the next generation includes these
@@ -134,7 +137,8 @@ std::string Gathering::who_loads() const {
   return "the workers of " + shortened(hosts, kLoadingTold) + " are not ready yet";
 }
 
-void Gathering::start_generation(RankAssignment rank_assignment) {
+void Gathering::start_generation() {
+  RankAssignment rank_assignment = line_up(s_.members, s_.settings->max_nodes);
   const bool regroups = s_.current.membership != nullptr;
   const bool same_nodes = s_.current.worker_failure || s_.current.cause == Cause::kWorkersBack;
   if (regroups && !same_nodes) ++s_.membership_changes;

@@ -21,7 +21,7 @@ class Gathering {
   void announce();
 
  private:
-  void start_generation(RankAssignment rank_assignment);
+  void start_generation();
   std::string too_few() const;
   bool awaits_ready();
   std::string who_loads() const;
