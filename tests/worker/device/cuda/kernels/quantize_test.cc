@@ -44,10 +44,10 @@ TEST_CASE("a matrix is rounded to the CPU's bits, in either layout, with blocks 
                                          .in_first = in_first,
                                          .bits = how == Quantization::kInt8 ? 8 : 4};
         const auto [got, rounded] = in_all_orders([&] {
-          const Memory<float> in(weights, 1);
+          Memory<float> in(weights, 1);
           std::tuple all{Memory<float>(weights.size()), Memory<bf16>(weights.size())};
-          cuda::round_matrix(nullptr, matrix, Memory<float>(in).data(), std::get<0>(all).data());
-          cuda::round_matrix(nullptr, matrix, Memory<float>(in).data(), std::get<1>(all).data());
+          cuda::round_matrix(nullptr, matrix, in.data(), std::get<0>(all).data());
+          cuda::round_matrix(nullptr, matrix, in.data(), std::get<1>(all).data());
           synchronize();
           return all;
         });
