@@ -128,7 +128,10 @@ int least_world_size(const JobConfig& config, const Program& program, const Data
   // Workers beyond the microbatches change nothing.
   const auto leaves = static_cast<int>(leaves_of_step(config.train, data.train));
   int least = std::min(spread.world_size, std::max(leaves, spread.workers_of_node));
-  while (least > spread.workers_of_node && fits(least - 1)) --least;
+  for (int fewer = spread.workers_of_node; fewer < least;) {
+    const int between = fewer + (least - fewer) / 2;
+    fits(between) ? least = between : fewer = between + 1;
+  }
   return least;
 }
 
