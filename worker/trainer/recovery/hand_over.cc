@@ -72,7 +72,7 @@ class HandOver {
 
   std::optional<LocalStart> run() {
     gather();
-    const std::optional<LocalStart> start = start_of_replicas(ranks_, train_.local_replicas, alike_);
+    std::optional<LocalStart> start = start_of_replicas(ranks_, train_.local_replicas, alike_);
     if (!start) return std::nullopt;
     bring_outer_state(*start);
     bring_replicas(*start);
