@@ -2,7 +2,6 @@
 // comes.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -20,7 +19,7 @@ namespace dtrun::agent {
 
 class OutputPipes {
  public:
-  // `closed`: called on the loop when the last writer of either pipe is gone.
+  // `closed`: called on the loop when the last writer of both pipes is gone.
   OutputPipes(Loop& loop, Console& console, StreamPlan out, StreamPlan err, std::function<void()> closed);
   ~OutputPipes();
   OutputPipes(const OutputPipes&) = delete;

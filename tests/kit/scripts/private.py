@@ -101,6 +101,14 @@ def main(rank, folder):
             groups.destroy()
         with groups.watched(2):
             groups.make(dist.FileStore(os.path.join(folder, str(generation)), 2), rank, 2)
+        if generation == 0:  # a function of job.on_regroup waits
+            groups.destroy()
+            with groups.watched(2):
+                groups.make(dist.FileStore(os.path.join(folder, "hook"), 2), rank, 2)
+                breaks(groups, rank, lambda: dist.all_reduce(torch.ones(5)))
+            groups.destroy()
+            with groups.watched(2):
+                groups.make(dist.FileStore(os.path.join(folder, "again"), 2), rank, 2)
         private.remake_wrapper(old)
         mine = gradient(old, rank)
         whole = (gradient(model(), 0) + gradient(model(), 1)) / 2

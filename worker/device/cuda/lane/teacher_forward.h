@@ -48,7 +48,7 @@ class TeacherForward {
                    .alpha = teacher.alpha};
   }
 
-  // Overwritten by each run().
+  // Overwritten by each enqueue().
   const TeacherLogits<T>& logits() const { return logits_; }
 
   void enqueue(CudaStream& on) {

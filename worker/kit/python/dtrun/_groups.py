@@ -16,6 +16,7 @@ from . import _torch_private
 
 # Where gloo's connections cannot be found, who waits in a collective that broke is woken by the group's timeout.
 SHORT_TIMEOUT = timedelta(seconds=60)
+CONNECTED_S = 0.5  # gloo has looked at a new connection by then, and may find it shut
 
 
 class Groups:
@@ -82,13 +83,17 @@ class Groups:
             threading.Thread(target=_torch_private.abort_nccl, daemon=True, name="dtrun-abort").start()
 
     def _break_unfinished(self, before: set[int]) -> None:
-        """Until who makes groups has noticed: connections, and groups, come one after the other."""
+        """Until the making of groups has ended: connections, and groups, come one after the other. What stands by then is
+        shut as well: job.on_regroup's functions may wait in a collective of a group that is whole."""
+        begun = time.monotonic()
         while True:
             with self._lock:
                 if self._before is not before:
                     return
                 for epoll in self._unfinished():
                     _torch_private.connect_or_give_up(epoll, self._ranks)
+                    if time.monotonic() - begun > CONNECTED_S:
+                        _torch_private.shut_connections(epoll)
             time.sleep(0.05)
 
     def destroy(self) -> None:
