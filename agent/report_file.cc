@@ -51,7 +51,7 @@ Json to_json(const Hang& hang) {
   json["ranks"] = ranks_of(hang.ranks);
   json["what"] = hang.what;
   json["places"] = Json::array();
-  for (const Place& place : hang.places)
+  for (const LocationGroup& place : hang.places)
     json["places"].push_back({{"ranks", ranks_of(place.ranks)}, {"where", place.where}});
   json["suspects"] = ranks_of(hang.suspects);
   json["verdict"] = hang.verdict;

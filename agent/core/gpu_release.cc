@@ -16,8 +16,8 @@ std::optional<std::size_t> gpu_of(const GpuReading& reading, int pid) {
 
 }  // namespace
 
-GpuRelease::Verdict GpuRelease::look(const std::optional<GpuReading>& reading, Millis now) {
-  Verdict verdict;
+GpuRelease::Decision GpuRelease::look(const std::optional<GpuReading>& reading, Millis now) {
+  Decision decision;
   if (!reading) ended_.clear();
   for (auto worker = ended_.begin(); worker != ended_.end();) {
     const auto [pid, since] = *worker;
@@ -25,15 +25,15 @@ GpuRelease::Verdict GpuRelease::look(const std::optional<GpuReading>& reading, M
     const bool late = now - since >= kLimit;
     if (gpu && late) {
       const std::string& pci = reading->gpus[*gpu].pci;
-      verdict.note += (verdict.note.empty() ? "" : "\n") + std::string("GPU ") + std::to_string(*gpu) +
-                      (pci.empty() ? "" : " (" + pci + ")") + " still has memory of process " +
-                      std::to_string(pid) + ", which ended " + std::to_string((now - since) / 1000) +
-                      " s ago; the worker that takes its place starts anyway";
+      decision.note += (decision.note.empty() ? "" : "\n") + std::string("GPU ") + std::to_string(*gpu) +
+                       (pci.empty() ? "" : " (" + pci + ")") + " still has memory of process " +
+                       std::to_string(pid) + ", which ended " + std::to_string((now - since) / 1000) +
+                       " s ago; the worker that takes its place starts anyway";
     }
     worker = gpu && !late ? std::next(worker) : ended_.erase(worker);
   }
-  verdict.start = ended_.empty();
-  return verdict;
+  decision.start = ended_.empty();
+  return decision;
 }
 
 }  // namespace dtrun::agent

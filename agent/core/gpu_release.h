@@ -22,12 +22,12 @@ class GpuRelease {
   // A replacement must wait for an answer of the driver.
   bool waits() const { return !ended_.empty(); }
 
-  struct Verdict {
+  struct Decision {
     bool start = false;  // now: there is nothing to wait for any more
     std::string note;    // for people, if the wait was for nothing
   };
-  // The verdict on the driver's answer; nothing: it does not answer, so a longer wait is useless.
-  Verdict look(const std::optional<GpuReading>& reading, Millis now);
+  // The decision after the driver's answer; nothing: it does not answer, so a longer wait is useless.
+  Decision look(const std::optional<GpuReading>& reading, Millis now);
 
  private:
   std::map<int, Millis> ended_;  // process id, and when it ended

@@ -17,14 +17,14 @@ constexpr std::size_t kLongest = 160;  // of a place, in bytes
 
 // ---- the kernel's word
 
-struct Call {
+struct SystemCall {
   const char* name;
   const char* does;  // in one word
   Activity activity;
 };
 
 // Calls in which a worker that hangs is found. A wait for a lock, a condition or a socket may be for a peer.
-constexpr Call kCalls[] = {
+constexpr SystemCall kSystemCalls[] = {
     {"nanosleep", "sleep", Activity::kElsewhere},
     {"clock_nanosleep", "sleep", Activity::kElsewhere},
     {"futex", "wait", Activity::kWaits},
@@ -58,7 +58,7 @@ constexpr Call kCalls[] = {
     {"rt_sigsuspend", "wait for a signal", Activity::kElsewhere},
 };
 
-struct Wait {
+struct WaitText {
   std::string does;    // "sleep", "read of /data/x"
   std::string detail;  // "clock_nanosleep"; may be empty
   Activity activity = Activity::kWaits;
@@ -74,18 +74,18 @@ std::string kind_of(const std::string& file) {
   return file;
 }
 
-Wait wait_of(const KernelWait& kernel) {
+WaitText wait_of(const KernelWait& kernel) {
   if (kernel.state == 'T') return {"stopped", "by a signal", Activity::kElsewhere};
   if (kernel.state == 't') return {"stopped", "by a debugger", Activity::kElsewhere};
   if (kernel.computes || kernel.state == 'R') return {"computing", "", Activity::kComputes};
-  const auto call = std::find_if(std::begin(kCalls), std::end(kCalls),
-                                 [&](const Call& known) { return kernel.call == known.name; });
+  const auto call = std::find_if(std::begin(kSystemCalls), std::end(kSystemCalls),
+                                 [&](const SystemCall& known) { return kernel.call == known.name; });
   const std::string place = !kernel.call.empty() ? kernel.call : kernel.channel;
   // Uninterruptible: a disk, or a file system over the network that does not answer.
   if (kernel.state == 'D')
     return {"wait for a disk or file system", kernel.file.empty() ? place : kernel.file,
             Activity::kElsewhere};
-  if (call == std::end(kCalls)) return {"wait", place, Activity::kWaits};
+  if (call == std::end(kSystemCalls)) return {"wait", place, Activity::kWaits};
   if (!on_file(call->does) || kernel.file.empty()) return {call->does, call->name, call->activity};
   const bool to_others = kernel.file.starts_with("socket:") || kernel.file.starts_with("anon_inode:");
   return {std::string(call->does) + " of " + kind_of(kernel.file), "",
@@ -176,7 +176,7 @@ bool is_own_affair(const std::string& file) {
                            "/torch/utils/data/"});
 }
 
-StackLocation python_standing(const Wait& wait, const std::vector<Frame>& frames) {
+StackLocation python_standing(const WaitText& wait, const std::vector<Frame>& frames) {
   const auto own =
       std::find_if(frames.begin(), frames.end(), [](const Frame& f) { return !is_library(f.file); });
   const auto user = own != frames.end() ? own : std::prev(frames.end());
@@ -220,7 +220,7 @@ bool is_exchange(const std::string& place) {
                             "dtrun::worker::SharedMemoryTransport::", "sleep_for_news"});
 }
 
-StackLocation native_standing(const Wait& wait, const std::vector<Frame>& frames) {
+StackLocation native_standing(const WaitText& wait, const std::vector<Frame>& frames) {
   const std::string plain = wait.does + (wait.detail.empty() ? "" : " (" + wait.detail + ")");
   for (const Frame& frame : frames) {
     if (is_interpreter(frame)) break;
@@ -267,7 +267,7 @@ std::vector<Frame> frames_of_gdb(const std::string& text, int pid) {
 
 StackLocation stack_location_of(const KernelWait& kernel, const std::vector<Frame>& python,
                                 const std::vector<Frame>& native) {
-  const Wait wait = wait_of(kernel);
+  const WaitText wait = wait_of(kernel);
   StackLocation stack_location =
       python.empty() ? native_standing(wait, native) : python_standing(wait, python);
   stack_location.where = printable(stack_location.where.substr(0, kLongest));

@@ -10,7 +10,7 @@ using rendezvous::Assignment;
 using rendezvous::GpuUse;
 using rendezvous::Hang;
 using rendezvous::JobEnd;
-using rendezvous::Place;
+using rendezvous::LocationGroup;
 using rendezvous::RankRange;
 using rendezvous::Verdict;
 using rendezvous::WorkerOutcome;

@@ -17,17 +17,17 @@ bool driver_may_be_here() {
 }
 
 GpuReading ask_gpus(const std::vector<std::string>& command, std::chrono::milliseconds limit) {
-  const Answer answer = answer_of(command, "", limit);
+  const CommandAnswer answer = answer_of(command, "", limit);
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit).count();
   switch (answer.end) {
-    case Answer::kNoDescriptors:
+    case CommandAnswer::kNoDescriptors:
       return {.gpus = {}, .failure = "no descriptors are left to ask its driver"};
-    case Answer::kNotStarted:
+    case CommandAnswer::kNotStarted:
       return {.gpus = {}, .failure = "cannot start " + command[0] + " to ask its driver"};
-    case Answer::kSilent:
+    case CommandAnswer::kSilent:
       return {.gpus = {},
               .failure = "the NVIDIA driver did not answer for " + std::to_string(seconds) + " s"};
-    case Answer::kAnswered:
+    case CommandAnswer::kAnswered:
       break;
   }
   if (auto reading = reading_of(answer.text)) return *std::move(reading);

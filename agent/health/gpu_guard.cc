@@ -64,9 +64,9 @@ void GpuGuard::look() {
 
 void GpuGuard::looked(const std::optional<GpuReading>& reading) {
   looking_ = false;
-  const GpuRelease::Verdict verdict = release_.look(reading, millis_now());
-  if (verdict.start) {
-    if (auto start = std::exchange(start_, nullptr)) start(verdict.note);
+  const GpuRelease::Decision decision = release_.look(reading, millis_now());
+  if (decision.start) {
+    if (auto start = std::exchange(start_, nullptr)) start(decision.note);
     return;
   }
   if (start_ == nullptr) return;

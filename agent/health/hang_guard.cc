@@ -124,7 +124,7 @@ rendezvous::Quiet HangGuard::describe(const QuietWorker& quiet, const WorkerProc
 // Once for each time that the node gets nowhere.
 void HangGuard::look_for_people() {
   if (std::exchange(looked_for_people_, true) || inspection_) return;
-  std::vector<Inspection::Worker> workers;
+  std::vector<Inspection::InspectedWorker> workers;
   for (const WorkerProcess* worker : view_.workers())
     if (worker->pid() > 0) workers.push_back({worker->local_rank(), worker->pid(), worker->stacks_file()});
   notice_inspection_ = std::make_unique<Inspection>(loop_, workers, kOwnLook, Inspection::Tools::kHarmless,
@@ -205,7 +205,7 @@ void HangGuard::look(Millis limit) {
 }
 
 void HangGuard::begin_look(std::chrono::milliseconds limit) {
-  std::vector<Inspection::Worker> workers;
+  std::vector<Inspection::InspectedWorker> workers;
   for (const WorkerProcess* worker : view_.workers())
     if (worker->pid() > 0) workers.push_back({worker->local_rank(), worker->pid(), worker->stacks_file()});
   notice_inspection_.reset();

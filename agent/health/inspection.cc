@@ -131,8 +131,9 @@ std::string text_from(const fs::path& file, std::uintmax_t begin) {
 
 }  // namespace
 
-Inspection::Inspection(Loop& loop, const std::vector<Worker>& workers, std::chrono::milliseconds limit,
-                       Tools tools, std::vector<std::string> environment, std::function<void()> done)
+Inspection::Inspection(Loop& loop, const std::vector<InspectedWorker>& workers,
+                       std::chrono::milliseconds limit, Tools tools, std::vector<std::string> environment,
+                       std::function<void()> done)
     : loop_(loop),
       tools_(tools),
       environment_(tool_environment(std::move(environment))),
@@ -141,7 +142,7 @@ Inspection::Inspection(Loop& loop, const std::vector<Worker>& workers, std::chro
       deadline_(begin_ + limit),
       py_spy_(in_path("py-spy", environment_)),
       gdb_(tools == Tools::kAll ? in_path("gdb", environment_) : "") {
-  for (const Worker& worker : workers) first_inspection(worker);
+  for (const InspectedWorker& worker : workers) first_inspection(worker);
   plan_tasks();
   timer_ = loop_.call_at(begin_, [this] {
     timer_.reset();
@@ -155,7 +156,7 @@ Inspection::~Inspection() {
 }
 
 // Reads the kernel's view of each worker before a tool stops the first of them.
-void Inspection::first_inspection(const Worker& worker) {
+void Inspection::first_inspection(const InspectedWorker& worker) {
   const std::vector<ProcessStat> members = members_of(worker.group);
   Seen& seen = seen_.emplace_back();
   seen.worker = worker;

@@ -24,7 +24,7 @@ namespace dtrun::agent {
 
 class Inspection {
  public:
-  struct Worker {
+  struct InspectedWorker {
     int local_rank = 0;
     pid_t group = 0;             // its process group
     std::filesystem::path file;  // is replaced
@@ -38,8 +38,8 @@ class Inspection {
   // Begins at once. Calls `done` on the loop when all is written, after `limit` at the latest (for all
   // workers together); not once this object is destroyed, and never from within the constructor.
   // `environment` is the tools'.
-  Inspection(Loop& loop, const std::vector<Worker>& workers, std::chrono::milliseconds limit, Tools tools,
-             std::vector<std::string> environment, std::function<void()> done);
+  Inspection(Loop& loop, const std::vector<InspectedWorker>& workers, std::chrono::milliseconds limit,
+             Tools tools, std::vector<std::string> environment, std::function<void()> done);
   ~Inspection();
   Inspection(const Inspection&) = delete;
 
@@ -50,7 +50,7 @@ class Inspection {
 
  private:
   struct Seen {
-    Worker worker;
+    InspectedWorker worker;
     pid_t pid = 0;  // of the group, that tells most
     bool python = false;
     KernelWait wait;
@@ -70,7 +70,7 @@ class Inspection {
     std::optional<Loop::TimerId> timer;
   };
 
-  void first_inspection(const Worker& worker);
+  void first_inspection(const InspectedWorker& worker);
   void plan_tasks();
   void add_task(Seen& seen, pid_t pid);
   std::vector<std::string> command(const Task& task) const;

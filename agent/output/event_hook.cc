@@ -70,14 +70,14 @@ void EventHook::run() {
 
 // Empty: it ended with 0; else why not.
 std::string EventHook::run_command(const std::string& line, milliseconds limit) const {
-  const Answer answer = answer_of({"/bin/sh", "-c", command_}, line, limit);
+  const CommandAnswer answer = answer_of({"/bin/sh", "-c", command_}, line, limit);
   switch (answer.end) {
-    case Answer::kNoDescriptors:
-    case Answer::kNotStarted:
+    case CommandAnswer::kNoDescriptors:
+    case CommandAnswer::kNotStarted:
       return "the command cannot be started";
-    case Answer::kSilent:
+    case CommandAnswer::kSilent:
       return "the command took too long, or said too much, and was killed";
-    case Answer::kAnswered:
+    case CommandAnswer::kAnswered:
       break;
   }
   if (WIFEXITED(answer.status) && WEXITSTATUS(answer.status) == 0) return "";

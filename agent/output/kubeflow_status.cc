@@ -54,19 +54,19 @@ std::string why() {
   return text.empty() ? "no answer" : text;
 }
 
-struct Connection {
+struct TlsPeer {
   SSL_CTX* context;
   const Url& url;
 };
 
 // OSSL_HTTP_bio_cb_t: puts TLS around a connection that has been made.
 BIO* wrap(BIO* bio, void* argument, int connect, int detail) {
-  const auto& connection = *static_cast<const Connection*>(argument);
+  const auto& peer = *static_cast<const TlsPeer*>(argument);
   if (connect == 0 || detail == 0) return bio;
-  SSL* const ssl = SSL_new(connection.context);
+  SSL* const ssl = SSL_new(peer.context);
   BIO* const around = BIO_new(BIO_f_ssl());
   if (ssl == nullptr || around == nullptr) return SSL_free(ssl), BIO_free(around), nullptr;
-  const char* const host = connection.url.host.c_str();
+  const char* const host = peer.url.host.c_str();
   X509_VERIFY_PARAM* const verify = SSL_get0_param(ssl);
   if (X509_VERIFY_PARAM_set1_ip_asc(verify, host) != 1) {
     SSL_set_tlsext_host_name(ssl, host);
@@ -128,10 +128,10 @@ std::string KubeflowServer::post(const std::string& body) const {
   X509V3_add_value("Authorization", ("Bearer " + token).c_str(), &list);
   const std::unique_ptr<STACK_OF(CONF_VALUE), decltype(&free_headers)> headers(list, free_headers);
   const Owned<BIO> request(BIO_new_mem_buf(body.data(), static_cast<int>(body.size())), BIO_free_all);
-  Connection connection{.context = context.get(), .url = *parts};
+  TlsPeer peer{.context = context.get(), .url = *parts};
   const Owned<BIO> answer(
       OSSL_HTTP_transfer(nullptr, parts->host.c_str(), parts->port.c_str(), parts->path.c_str(), 1, nullptr,
-                         nullptr, nullptr, nullptr, wrap, &connection, 0, headers.get(), "application/json",
+                         nullptr, nullptr, nullptr, wrap, &peer, 0, headers.get(), "application/json",
                          request.get(), nullptr, 0, kLongestAnswer, kTimeoutSeconds, 0),
       BIO_free_all);
   return answer ? "" : why();

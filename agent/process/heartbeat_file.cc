@@ -90,11 +90,11 @@ Result<std::optional<HeartbeatReport>> heartbeat_report_in(const std::string& te
 
 std::optional<StepTimes> ReportedTimes::add(const HeartbeatReport& report, double seconds) {
   if (!report.waited && !report.waited_for_data) return std::nullopt;
-  const Report now{.step = report.progress.step(),
-                   .seconds = seconds,
-                   .waited = report.waited.value_or(0),
-                   .data = report.waited_for_data.value_or(0)};
-  const std::optional<Report> before = std::exchange(newest_, now);
+  const TimedReport now{.step = report.progress.step(),
+                        .seconds = seconds,
+                        .waited = report.waited.value_or(0),
+                        .data = report.waited_for_data.value_or(0)};
+  const std::optional<TimedReport> before = std::exchange(newest_, now);
   if (!before) return std::nullopt;
   const bool anew = now.step < before->step || now.waited < before->waited || now.data < before->data;
   if (anew) return times_;

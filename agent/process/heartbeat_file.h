@@ -34,11 +34,11 @@ class ReportedTimes {
   std::optional<StepTimes> add(const HeartbeatReport& report, double seconds);
 
  private:
-  struct Report {
+  struct TimedReport {
     std::int64_t step = 0;
     double seconds = 0, waited = 0, data = 0;
   };
-  std::optional<Report> newest_;
+  std::optional<TimedReport> newest_;
   StepTimes times_;
 };
 

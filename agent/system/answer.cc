@@ -69,22 +69,22 @@ bool read_all(int fd, Clock::time_point deadline, std::string* text) {
 
 }  // namespace
 
-Answer answer_of(const std::vector<std::string>& command, const std::string& input,
-                 std::chrono::milliseconds limit) {
+CommandAnswer answer_of(const std::vector<std::string>& command, const std::string& input,
+                        std::chrono::milliseconds limit) {
   const Descriptor given = input_file(input);
   int ends[2];
-  if (!given.open() || pipe2(ends, O_CLOEXEC) != 0) return {.end = Answer::kNoDescriptors, .text = {}};
+  if (!given.open() || pipe2(ends, O_CLOEXEC) != 0) return {.end = CommandAnswer::kNoDescriptors, .text = {}};
   Descriptor in(ends[0]), out(ends[1]);
   const pid_t pid = start(command, given.get(), out.get());
-  if (pid < 0) return {.end = Answer::kNotStarted, .text = {}};
+  if (pid < 0) return {.end = CommandAnswer::kNotStarted, .text = {}};
   out.reset();
-  Answer answer;
+  CommandAnswer answer;
   const bool answered = read_all(in.get(), Clock::now() + limit, &answer.text);
   if (!answered) kill(-pid, SIGKILL);
   // One that hangs in a driver does not end, and is left alone.
   while (waitpid(pid, &answer.status, answered ? 0 : WNOHANG) < 0 && errno == EINTR) {
   }
-  if (!answered) return {.end = Answer::kSilent, .text = {}};
+  if (!answered) return {.end = CommandAnswer::kSilent, .text = {}};
   return answer;
 }
 

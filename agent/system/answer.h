@@ -8,7 +8,7 @@
 
 namespace dtrun::agent {
 
-struct Answer {
+struct CommandAnswer {
   enum End { kAnswered, kNoDescriptors, kNotStarted, kSilent };  // kSilent: it was killed
   End end = kAnswered;
   int status = 0;    // waitpid's, if it answered
@@ -18,7 +18,7 @@ struct Answer {
 // Starts `command`, whose first word is a path, hands it `input` on its standard input, and waits for its
 // answer for `limit` at most, or until it has said a mebibyte. Then the command is killed, with all that it
 // started in its process group. Its standard error is dropped. Blocks.
-Answer answer_of(const std::vector<std::string>& command, const std::string& input,
-                 std::chrono::milliseconds limit);
+CommandAnswer answer_of(const std::vector<std::string>& command, const std::string& input,
+                        std::chrono::milliseconds limit);
 
 }  // namespace dtrun::agent

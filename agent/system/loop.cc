@@ -5,7 +5,7 @@
 
 namespace dtrun::agent {
 
-bool Loop::watch(int fd, std::uint32_t events, Ready ready) {
+bool Loop::watch(int fd, std::uint32_t events, OnReady ready) {
   const std::uint64_t serial = next_serial_++;
   epoll_event event{};
   event.events = events;

@@ -21,7 +21,7 @@ namespace dtrun::agent {
 class Loop {
  public:
   using Clock = std::chrono::steady_clock;
-  using Ready = std::function<void(std::uint32_t epoll_events)>;
+  using OnReady = std::function<void(std::uint32_t epoll_events)>;
   using TimerId = std::pair<Clock::time_point, std::uint64_t>;
 
   Loop() : epoll_(epoll_create1(EPOLL_CLOEXEC)) {}
@@ -29,7 +29,7 @@ class Loop {
 
   // Calls `ready` whenever `fd` has one of `events` (EPOLLIN, EPOLLOUT; hang-up and error always come). False
   // for a descriptor that epoll cannot watch because it is always ready (a regular file).
-  bool watch(int fd, std::uint32_t events, Ready ready);
+  bool watch(int fd, std::uint32_t events, OnReady ready);
   void change(int fd, std::uint32_t events);
   // To be called before `fd` is closed. No callback of it runs afterwards.
   void forget(int fd);
@@ -43,7 +43,7 @@ class Loop {
  private:
   struct Watch {
     int fd;
-    Ready ready;
+    OnReady ready;
   };
 
   int wait_ms() const;

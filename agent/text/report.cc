@@ -20,7 +20,7 @@ namespace {
 using rendezvous::Activity;
 using rendezvous::Hang;
 using rendezvous::JobEnd;
-using rendezvous::Place;
+using rendezvous::LocationGroup;
 using rendezvous::WorkerOutcome;
 
 std::string who(const WorkerOutcome& outcome) {
@@ -147,7 +147,7 @@ std::string places_lines(const Hang& hang) {
   const std::string all = rendezvous::places_text(hang, rendezvous::kMaxPlaces);
   if (all.size() <= kLine) return "\n  " + all;
   std::string text;
-  for (const Place& place : hang.places) {
+  for (const LocationGroup& place : hang.places) {
     Hang alone;
     alone.places = {place};
     text += "\n  " + rendezvous::places_text(alone, 1);

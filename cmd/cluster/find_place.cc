@@ -21,7 +21,7 @@ Result<std::optional<Place>> find_place(const ClusterEnvironment& cluster, const
   // A worker of another dtrun inherits its agent's variables, and is no task of the cluster's.
   if (has(cluster, kEnvProcessTag)) return std::optional<Place>();
   for (const auto find : kInnermostFirst) {
-    Found found = find(cluster, said);
+    PlaceOrNone found = find(cluster, said);
     if (!found.ok() || found.value()) return found;
   }
   return std::optional<Place>();

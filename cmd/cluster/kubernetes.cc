@@ -29,7 +29,7 @@ std::string name_in_dns(const std::string& hosts_file, const std::string& hostna
 
 }  // namespace
 
-Found find_indexed_job(const ClusterEnvironment& cluster, const GivenOptions& said) {
+PlaceOrNone find_indexed_job(const ClusterEnvironment& cluster, const GivenOptions& said) {
   constexpr char kIndex[] = "JOB_COMPLETION_INDEX";
   if (!has(cluster, kIndex)) return std::optional<Place>();
   const std::string hostname = first_label(cluster.hostname);
@@ -64,7 +64,7 @@ Found find_indexed_job(const ClusterEnvironment& cluster, const GivenOptions& sa
   return std::optional(std::move(place));
 }
 
-Found find_leader_worker_set(const ClusterEnvironment& cluster, const GivenOptions&) {
+PlaceOrNone find_leader_worker_set(const ClusterEnvironment& cluster, const GivenOptions&) {
   if (!has(cluster, "LWS_LEADER_ADDRESS")) return std::optional<Place>();
   Result<Place> place = place_of_node(cluster, "LeaderWorkerSet", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX");
   if (!place.ok()) return place.status();
@@ -76,7 +76,7 @@ Found find_leader_worker_set(const ClusterEnvironment& cluster, const GivenOptio
 }
 
 // VC_TASK_HOSTS names the pods of each of the job's tasks; the one that the pod itself is in has its name.
-Found find_volcano(const ClusterEnvironment& cluster, const GivenOptions&) {
+PlaceOrNone find_volcano(const ClusterEnvironment& cluster, const GivenOptions&) {
   if (!has(cluster, "VC_TASK_INDEX") && !has(cluster, "VK_TASK_INDEX")) return std::optional<Place>();
   const std::string job = "Volcano", hostname = first_label(cluster.hostname);
   std::vector<std::vector<std::string>> tasks;

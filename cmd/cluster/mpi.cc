@@ -47,7 +47,7 @@ Result<Place> place_of_process(const std::string& job, const Ranks& ranks) {
   return place;
 }
 
-Found find_open_mpi(const ClusterEnvironment& cluster, const GivenOptions&) {
+PlaceOrNone find_open_mpi(const ClusterEnvironment& cluster, const GivenOptions&) {
   constexpr char kSize[] = "OMPI_COMM_WORLD_SIZE";
   if (!has(cluster, kSize)) return std::optional<Place>();
   const std::string job = "Open MPI";
@@ -71,7 +71,7 @@ Found find_open_mpi(const ClusterEnvironment& cluster, const GivenOptions&) {
   return std::optional(std::move(place).value());
 }
 
-Found find_pmi(const ClusterEnvironment& cluster, const GivenOptions&) {
+PlaceOrNone find_pmi(const ClusterEnvironment& cluster, const GivenOptions&) {
   if (!has(cluster, "PMI_RANK") || !has(cluster, "PMI_SIZE")) return std::optional<Place>();
   const bool pals = has(cluster, "PALS_RANKID"),
              intel = has(cluster, "I_MPI_HYDRA_HOST_FILE") || has(cluster, "I_MPI_HYDRA_UUID");

@@ -34,7 +34,7 @@ Result<Place> place_of_node(const ClusterEnvironment& cluster, const std::string
   return place;
 }
 
-Found find_sky_pilot(const ClusterEnvironment& cluster, const GivenOptions&) {
+PlaceOrNone find_sky_pilot(const ClusterEnvironment& cluster, const GivenOptions&) {
   if (!has(cluster, "SKYPILOT_NODE_RANK")) return std::optional<Place>();
   Result<Place> place = place_of_node(cluster, "SkyPilot", "SKYPILOT_NUM_NODES", "SKYPILOT_NODE_RANK");
   if (!place.ok()) return place.status();
@@ -51,7 +51,7 @@ Found find_sky_pilot(const ClusterEnvironment& cluster, const GivenOptions&) {
 }
 
 // The main node is not told its own address; it need not be node 0.
-Found find_aws_batch(const ClusterEnvironment& cluster, const GivenOptions&) {
+PlaceOrNone find_aws_batch(const ClusterEnvironment& cluster, const GivenOptions&) {
   if (!has(cluster, "AWS_BATCH_JOB_NUM_NODES")) return std::optional<Place>();
   const std::string job = "AWS Batch";
   Result<Place> place = place_of_node(cluster, job, "AWS_BATCH_JOB_NUM_NODES", "AWS_BATCH_JOB_NODE_INDEX");
@@ -67,7 +67,7 @@ Found find_aws_batch(const ClusterEnvironment& cluster, const GivenOptions&) {
   return std::optional(std::move(place).value());
 }
 
-Found find_lepton(const ClusterEnvironment& cluster, const GivenOptions&) {
+PlaceOrNone find_lepton(const ClusterEnvironment& cluster, const GivenOptions&) {
   if (!has(cluster, "LEPTON_JOB_WORKER_INDEX")) return std::optional<Place>();
   Result<Place> place =
       place_of_node(cluster, "Lepton", "LEPTON_JOB_TOTAL_WORKERS", "LEPTON_JOB_WORKER_INDEX");
@@ -79,7 +79,7 @@ Found find_lepton(const ClusterEnvironment& cluster, const GivenOptions&) {
   return std::optional(std::move(place).value());
 }
 
-Found find_flux(const ClusterEnvironment& cluster, const GivenOptions&) {
+PlaceOrNone find_flux(const ClusterEnvironment& cluster, const GivenOptions&) {
   if (!has(cluster, "FLUX_TASK_RANK")) return std::optional<Place>();
   const std::string job = "Flux job " + shown(text_of(cluster, "FLUX_JOB_ID"));
   Result<Place> place = place_of_node(cluster, job, "FLUX_JOB_SIZE", "FLUX_TASK_RANK");
@@ -104,7 +104,7 @@ Found find_flux(const ClusterEnvironment& cluster, const GivenOptions&) {
 
 // LSF's jsrun; its resource sets are not the hosts of LSB_MCPU_HOSTS, so it does not tell where the first one
 // is.
-Found find_jsrun(const ClusterEnvironment& cluster, const GivenOptions&) {
+PlaceOrNone find_jsrun(const ClusterEnvironment& cluster, const GivenOptions&) {
   if (!has(cluster, "JSM_NAMESPACE_RANK")) return std::optional<Place>();
   const std::string job = "LSF job " + shown(text_of(cluster, "LSB_JOBID"));
   const auto ranks = ranks_in(cluster, job, "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE",
@@ -119,7 +119,7 @@ Found find_jsrun(const ClusterEnvironment& cluster, const GivenOptions&) {
 }
 
 // A job's script is task 1 of the first node; processes that pbsdsh starts on all nodes have later numbers.
-Found find_pbs(const ClusterEnvironment& cluster, const GivenOptions&) {
+PlaceOrNone find_pbs(const ClusterEnvironment& cluster, const GivenOptions&) {
   if (!has(cluster, "PBS_JOBID") || !has(cluster, "PBS_NODEFILE")) return std::optional<Place>();
   const std::string id = text_of(cluster, "PBS_JOBID"), job = "PBS job " + shown(id.substr(0, id.find('.')));
   const std::vector<std::string> nodes = words_of(cluster.file(text_of(cluster, "PBS_NODEFILE")));

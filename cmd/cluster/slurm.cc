@@ -82,7 +82,8 @@ std::optional<int> cpus_of_task(const ClusterEnvironment& cluster, int tasks_her
   return std::max(1, *on_node / tasks_here);
 }
 
-Found place_in_step(const ClusterEnvironment& cluster, std::uint32_t job_number, std::uint32_t step_number) {
+PlaceOrNone place_in_step(const ClusterEnvironment& cluster, std::uint32_t job_number,
+                          std::uint32_t step_number) {
   const std::string id = std::to_string(job_number) + "." + std::to_string(step_number);
   Place place{.job = "Slurm step " + id};
   SlurmStep step;
@@ -120,7 +121,7 @@ bool is_slurm_task(const ClusterEnvironment& cluster) {
   return number_in(cluster, "SLURM_STEP_ID").value_or(kFirstSpecialStep) < kFirstSpecialStep;
 }
 
-Found find_slurm(const ClusterEnvironment& cluster, const GivenOptions&) {
+PlaceOrNone find_slurm(const ClusterEnvironment& cluster, const GivenOptions&) {
   const auto job = number_in(cluster, "SLURM_JOB_ID");
   if (is_slurm_task(cluster)) {
     if (job) return place_in_step(cluster, *job, *number_in(cluster, "SLURM_STEP_ID"));

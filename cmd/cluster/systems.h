@@ -8,20 +8,21 @@
 
 namespace dtrun::cmd {
 
-using Found = Result<std::optional<Place>>;
+using PlaceOrNone = Result<std::optional<Place>>;
 
-Found find_slurm(const ClusterEnvironment& cluster, const GivenOptions& said);
-Found find_open_mpi(const ClusterEnvironment& cluster, const GivenOptions& said);
-Found find_pmi(const ClusterEnvironment& cluster, const GivenOptions& said);  // MPICH's Hydra, Intel's, PALS
-Found find_indexed_job(const ClusterEnvironment& cluster, const GivenOptions& said);
-Found find_volcano(const ClusterEnvironment& cluster, const GivenOptions& said);
-Found find_leader_worker_set(const ClusterEnvironment& cluster, const GivenOptions& said);
-Found find_sky_pilot(const ClusterEnvironment& cluster, const GivenOptions& said);
-Found find_aws_batch(const ClusterEnvironment& cluster, const GivenOptions& said);
-Found find_lepton(const ClusterEnvironment& cluster, const GivenOptions& said);
-Found find_flux(const ClusterEnvironment& cluster, const GivenOptions& said);
-Found find_jsrun(const ClusterEnvironment& cluster, const GivenOptions& said);
-Found find_pbs(const ClusterEnvironment& cluster, const GivenOptions& said);
+PlaceOrNone find_slurm(const ClusterEnvironment& cluster, const GivenOptions& said);
+PlaceOrNone find_open_mpi(const ClusterEnvironment& cluster, const GivenOptions& said);
+PlaceOrNone find_pmi(const ClusterEnvironment& cluster,
+                     const GivenOptions& said);  // MPICH's Hydra, Intel's, PALS
+PlaceOrNone find_indexed_job(const ClusterEnvironment& cluster, const GivenOptions& said);
+PlaceOrNone find_volcano(const ClusterEnvironment& cluster, const GivenOptions& said);
+PlaceOrNone find_leader_worker_set(const ClusterEnvironment& cluster, const GivenOptions& said);
+PlaceOrNone find_sky_pilot(const ClusterEnvironment& cluster, const GivenOptions& said);
+PlaceOrNone find_aws_batch(const ClusterEnvironment& cluster, const GivenOptions& said);
+PlaceOrNone find_lepton(const ClusterEnvironment& cluster, const GivenOptions& said);
+PlaceOrNone find_flux(const ClusterEnvironment& cluster, const GivenOptions& said);
+PlaceOrNone find_jsrun(const ClusterEnvironment& cluster, const GivenOptions& said);
+PlaceOrNone find_pbs(const ClusterEnvironment& cluster, const GivenOptions& said);
 
 // True if srun itself started this process, not just some process of a Slurm job.
 bool is_slurm_task(const ClusterEnvironment& cluster);

@@ -40,8 +40,8 @@ ProgramFacts read_programs(const Job& job) {
   program.worker_path = worker_beside();
   const std::string number = program.version.substr(program.version.find(' '));
   program.worker_wanted = "dtrun-worker" + number + ", protocol " + std::to_string(kControlProtocol);
-  agent::Answer answer = agent::answer_of({program.worker_path, "--version"}, "", kForWorker);
-  if (answer.end == agent::Answer::kAnswered && answer.status == 0)
+  agent::CommandAnswer answer = agent::answer_of({program.worker_path, "--version"}, "", kForWorker);
+  if (answer.end == agent::CommandAnswer::kAnswered && answer.status == 0)
     program.worker = answer.text.substr(0, answer.text.find('\n'));
   utsname system{};
   if (uname(&system) == 0) program.kernel = system.release;

@@ -82,7 +82,7 @@ class Completer {
     return command_ != nullptr ? command_->options : std::span<const OptionEntry>(kOptions);
   }
   void add(const std::string& word, const std::string& text = "") {
-    if (word.starts_with(typed())) completion_.candidates.push_back({word, text});
+    if (word.starts_with(typed())) completion_.items.push_back({word, text});
   }
 
   // Reads the words in front of the typed one; returns the option whose value is typed.
@@ -130,7 +130,7 @@ class Completer {
       add(long_spellings(option).front(), first_clause(option));
       if (*option.short_name) add("-" + std::string(option.short_name), first_clause(option));
     }
-    if (!completion_.candidates.empty()) return;
+    if (!completion_.items.empty()) return;
     for (const OptionEntry& option : options()) add(long_spellings(option).back(), first_clause(option));
   }
 
@@ -166,8 +166,7 @@ std::string as_lines(const Completion& completion) {
   std::string lines =
       completion.program ? "program " + std::to_string(*completion.program) : join(completion.actions, " ");
   lines += '\n';
-  for (const auto& [word, text] : completion.candidates)
-    lines += word + (text.empty() ? "" : '\t' + text) + '\n';
+  for (const auto& [word, text] : completion.items) lines += word + (text.empty() ? "" : '\t' + text) + '\n';
   return lines;
 }
 

@@ -15,13 +15,13 @@ namespace dtrun::cmd {
 // The first argument of a dtrun that a shell asks; the others are the words so far, the last one begun.
 inline constexpr char kCompleteWord[] = "__complete";
 
-struct Candidate {
+struct CompletionItem {
   std::string word;
   std::string text = {};  // for people; empty: the word says it
 };
 
 struct Completion {
-  std::vector<Candidate> candidates = {};
+  std::vector<CompletionItem> items = {};
   // What the shell knows better, by bash's names: "file", "directory", "hostname", "command".
   std::vector<std::string> actions = {};
   // Index of the word with which another program's command line begins, which the shell completes alone.

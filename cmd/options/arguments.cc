@@ -75,10 +75,10 @@ struct OptionWord {
 };
 
 // The words as CLI11 wants them: whole names, values apart.
-class Reader {
+class ArgumentReader {
  public:
-  Reader(const std::string& command, const CLI::App& app, const LongNames& names,
-         const std::vector<std::string>& arguments)
+  ArgumentReader(const std::string& command, const CLI::App& app, const LongNames& names,
+                 const std::vector<std::string>& arguments)
       : command_(command), app_(app), names_(names), arguments_(arguments) {}
 
   // How many of the arguments are the command's own.
@@ -196,7 +196,7 @@ Result<OwnArguments> own_arguments(const std::string& command, std::span<const O
                                    const Environment& environment) {
   const std::unique_ptr<CLI::App> app = make_app(options);
   const LongNames names = long_names(options);
-  Reader reader(command, *app, names, arguments);
+  ArgumentReader reader(command, *app, names, arguments);
   const Result<std::size_t> count = reader.read();
   if (!count.ok()) return count.status();
   try {

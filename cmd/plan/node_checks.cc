@@ -120,7 +120,7 @@ std::string processor_of(const JobSpec& spec) {
   if (trainer == nullptr || trainer->cuda) return "";
   const Result<worker::JobConfig> config = worker::parse_config(trainer->config_json, "config", {});
   if (!config.ok() || config.value().train.allow_mixed_devices) return "";
-  agent::Answer answer =
+  agent::CommandAnswer answer =
       agent::answer_of({trainer->worker_binary, "fingerprint"}, trainer->config_json, kLimit);
   if (answer.status != 0 || !answer.text.ends_with('\n')) return "";
   answer.text.pop_back();

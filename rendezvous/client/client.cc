@@ -321,13 +321,13 @@ Core::Attempt Core::diagnose(const grpc::Status& status) {
   if (Status refused = connector_.compare_keys(host_, port(), kProbeTimeout); !refused.ok())
     return {.why = refused, .permanent = true};
   switch (connector_.probe(host_, port(), kProbeTimeout)) {
-    case Answer::kOther:
+    case ProbeAnswer::kOther:
       return something_else("it does not speak gRPC");
-    case Answer::kSilent:
+    case ProbeAnswer::kSilent:
       if (!ever_connected_) return silent();
       break;
-    case Answer::kHttp2:
-    case Answer::kGone:
+    case ProbeAnswer::kHttp2:
+    case ProbeAnswer::kGone:
       break;
   }
   return {.why = unavailable("the " + counterpart() + " at " + endpoint() + " does not answer" +

@@ -20,7 +20,7 @@ using Method = void (v1::Store::StubInterface::async_interface::*)(grpc::ClientC
 
 // Keeps a call's parts together until gRPC is done with them.
 template <typename Request, typename Reply>
-struct Call {
+struct UnaryCall {
   std::unique_ptr<v1::Store::Stub> stub;
   grpc::ClientContext context;
   Request request;
@@ -31,7 +31,7 @@ template <typename Request, typename Reply, typename Fill>
 std::weak_ptr<grpc::ClientContext> call(const std::shared_ptr<grpc::Channel>& channel,
                                         Method<Request, Reply> method, Request request, std::uint64_t id,
                                         std::int64_t wait_ms, Done done, Fill fill) {
-  auto call = std::make_shared<Call<Request, Reply>>();
+  auto call = std::make_shared<UnaryCall<Request, Reply>>();
   call->stub = v1::Store::NewStub(channel);
   call->context.set_deadline(std::chrono::system_clock::now() + kSlack + std::chrono::milliseconds(wait_ms));
   call->request = std::move(request);

@@ -33,7 +33,7 @@ Status Connector::compare_keys(const std::string& host, int port, std::chrono::m
   return rendezvous::compare_keys(host, port, key_for(host), timeout, interrupt_);
 }
 
-Answer Connector::probe(const std::string& host, int port, std::chrono::milliseconds timeout) const {
+ProbeAnswer Connector::probe(const std::string& host, int port, std::chrono::milliseconds timeout) const {
   return rendezvous::probe(host, port, timeout, interrupt_);
 }
 

@@ -38,7 +38,7 @@ class Connector {
                                       const grpc::ChannelArguments& arguments = {}) const;
   // As rendezvous::compare_keys() and probe(), of an endpoint whose channel does not answer.
   Status compare_keys(const std::string& host, int port, std::chrono::milliseconds timeout) const;
-  Answer probe(const std::string& host, int port, std::chrono::milliseconds timeout) const;
+  ProbeAnswer probe(const std::string& host, int port, std::chrono::milliseconds timeout) const;
 
   // Ends the attempt to dial that goes on. Any thread.
   void interrupt_dial();

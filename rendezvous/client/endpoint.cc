@@ -199,19 +199,19 @@ Dialled dial(const std::string& host, int port, std::chrono::milliseconds timeou
   return dialled;
 }
 
-Answer probe(const std::string& host, int port, std::chrono::milliseconds timeout,
-             const Interrupt& interrupt) {
+ProbeAnswer probe(const std::string& host, int port, std::chrono::milliseconds timeout,
+                  const Interrupt& interrupt) {
   static constexpr std::string_view kPreface("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 24 + 9);
   const Dialled dialled = dial(host, port, timeout, interrupt);
-  if (dialled.fd < 0) return Answer::kGone;
+  if (dialled.fd < 0) return ProbeAnswer::kGone;
   const auto deadline = Clock::now() + timeout;
   std::string header;
   if (send_all(dialled.fd, kPreface, deadline, interrupt))
     header = receive(dialled.fd, kFrameHeader, deadline, interrupt);
   const bool silent = header.empty() && Clock::now() >= deadline;
   close(dialled.fd);
-  if (header.empty()) return silent ? Answer::kSilent : Answer::kGone;
-  return is_settings(header) ? Answer::kHttp2 : Answer::kOther;
+  if (header.empty()) return silent ? ProbeAnswer::kSilent : ProbeAnswer::kGone;
+  return is_settings(header) ? ProbeAnswer::kHttp2 : ProbeAnswer::kOther;
 }
 
 }  // namespace dtrun::rendezvous

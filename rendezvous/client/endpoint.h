@@ -48,13 +48,13 @@ Dialled dial(const std::string& host, int port, std::chrono::milliseconds timeou
              const Interrupt& interrupt);
 
 // The kind of listener on an endpoint, known by its answer to the preface of an HTTP/2 client.
-enum class Answer {
+enum class ProbeAnswer {
   kHttp2,   // a SETTINGS frame: a gRPC server, or something close to it
   kOther,   // anything else
   kSilent,  // nothing within the time, which begins when it has accepted
   kGone,    // nothing accepts, or it hangs up at once: a coordinator may be just ending or starting
 };
-Answer probe(const std::string& host, int port, std::chrono::milliseconds timeout,
-             const Interrupt& interrupt);
+ProbeAnswer probe(const std::string& host, int port, std::chrono::milliseconds timeout,
+                  const Interrupt& interrupt);
 
 }  // namespace dtrun::rendezvous

@@ -97,8 +97,8 @@ Result<v1::TraceReply> fetch_trace(const std::string& host, int port, const v1::
 }
 
 // Shared with its thread, which outlives the asker if it waits for a name server.
-struct EndOfRun::Call {
-  explicit Call(const std::optional<Credential>& key) : connector(key) {}
+struct EndOfRun::StatusCall {
+  explicit StatusCall(const std::optional<Credential>& key) : connector(key) {}
 
   Connector connector;
   mutable std::mutex mutex;  // guards the rest
@@ -111,7 +111,7 @@ struct EndOfRun::Call {
 
 EndOfRun::EndOfRun(const std::string& host, int port, const std::string& run_id,
                    const std::optional<Credential>& key)
-    : call_(std::make_shared<Call>(key)) {
+    : call_(std::make_shared<StatusCall>(key)) {
   thread_ = std::thread([call = call_, host, port, run_id] {
     v1::StatusRequest request;
     request.set_run_id(run_id);

@@ -41,8 +41,8 @@ class EndOfRun {
   bool broken() const;
 
  private:
-  struct Call;
-  const std::shared_ptr<Call> call_;
+  struct StatusCall;
+  const std::shared_ptr<StatusCall> call_;
   std::thread thread_;
 };
 

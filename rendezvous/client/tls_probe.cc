@@ -147,7 +147,7 @@ Status compare_keys(const std::string& host, int port, const std::optional<Crede
   if (unix_path(host)) return {};  // no key is asked for there
   const Reception found = reception_at(host, port, key, timeout, interrupt);
   if (!found.issuer) {
-    if (!key || probe(host, port, timeout, interrupt) != Answer::kHttp2) return {};
+    if (!key || probe(host, port, timeout, interrupt) != ProbeAnswer::kHttp2) return {};
     return refused("takes anybody (--insecure), and this node has the job key " + key->fingerprint() +
                    ": start all nodes with --insecure, or none");
   }

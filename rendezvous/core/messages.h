@@ -346,21 +346,21 @@ struct RankRange {
   bool operator==(const RankRange&) const = default;
 };
 // Ranks that stood at the same place.
-struct Place {
+struct LocationGroup {
   std::vector<RankRange> ranks;
   std::string where;
   int more = 0;  // ranks left out of `ranks`
 
-  bool operator==(const Place&) const = default;
+  bool operator==(const LocationGroup&) const = default;
 };
 // The places where the workers of a job that hangs stood (hang.h).
 struct Hang {
-  std::vector<RankRange> ranks;     // that hang
-  std::string what;                 // how it was noticed
-  std::vector<Place> places;        // the fullest first
-  int more = 0;                     // ranks left out of `places`
-  std::vector<RankRange> suspects;  // likely at fault; none: no worker stands out
-  std::string verdict;              // the same for people; empty if there is one rank
+  std::vector<RankRange> ranks;       // that hang
+  std::string what;                   // how it was noticed
+  std::vector<LocationGroup> places;  // the fullest first
+  int more = 0;                       // ranks left out of `places`
+  std::vector<RankRange> suspects;    // likely at fault; none: no worker stands out
+  std::string verdict;                // the same for people; empty if there is one rank
 
   bool operator==(const Hang&) const = default;
 };

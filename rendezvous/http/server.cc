@@ -73,9 +73,9 @@ bool is_of_own_user(const Tcp::endpoint& peer, const Tcp::endpoint& own) {
   return false;
 }
 
-class Connection {
+class AnySession {
  public:
-  virtual ~Connection() = default;
+  virtual ~AnySession() = default;
   virtual void abort() = 0;
 };
 
@@ -86,11 +86,11 @@ class Hall {
 
   const Site& site;
   std::size_t connections = 0, streams = 0;
-  std::list<Connection*> idle;  // those that wait for a request, the longest first
+  std::list<AnySession*> idle;  // those that wait for a request, the longest first
 };
 
 template <typename Stream>
-class Session final : public Connection, public std::enable_shared_from_this<Session<Stream>> {
+class Session final : public AnySession, public std::enable_shared_from_this<Session<Stream>> {
  public:
   template <typename... More>
   Session(Hall& hall, bool trusted, Tcp::socket socket, More&... more)

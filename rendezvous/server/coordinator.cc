@@ -124,7 +124,7 @@ bool Coordinator::may_act() {
   return false;
 }
 
-bool Coordinator::opened(ConnectionId id, std::shared_ptr<Connection> connection) {
+bool Coordinator::opened(ConnectionId id, std::shared_ptr<AgentStream> connection) {
   if (!may_act()) return false;
   connections_.emplace(id, std::move(connection));
   return true;

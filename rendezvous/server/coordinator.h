@@ -22,9 +22,9 @@
 namespace dtrun::rendezvous {
 
 // One agent's stream, as the coordinator sees it. Thread-safe; outlives the stream itself.
-class Connection {
+class AgentStream {
  public:
-  virtual ~Connection() = default;
+  virtual ~AgentStream() = default;
   virtual void send(v1::FromCoordinator message) = 0;
   virtual void close(bool abort) = 0;  // after all queued messages, or at once
 };
@@ -65,7 +65,7 @@ class Coordinator {
   bool leads();
 
   // False if it does not lead.
-  bool opened(ConnectionId id, std::shared_ptr<Connection> connection);
+  bool opened(ConnectionId id, std::shared_ptr<AgentStream> connection);
   void received(Event event);
   void broken(ConnectionId id);
 
@@ -130,7 +130,7 @@ class Coordinator {
   std::int64_t version_ = 0, binding_ = 0, written_ = 0;
   std::deque<Unsaid> unsaid_;
   std::map<std::string, std::pair<Phase, std::int64_t>> told_;  // by run: the last facts told by notice()
-  std::map<ConnectionId, std::shared_ptr<Connection>> connections_;
+  std::map<ConnectionId, std::shared_ptr<AgentStream>> connections_;
   std::map<ConnectionId, Waiter> waiters_;  // for the end of a run
   Traces traces_;
   std::optional<PageAddress> page_;

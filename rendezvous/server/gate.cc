@@ -149,7 +149,7 @@ class EpollGate final : public Gate {
   void hang_up(const std::string& guest) override { tell({.peer = {}, .guest = guest, .hang_up = true}); }
 
  private:
-  struct Connection {
+  struct AcceptedSocket {
     int fd = -1;  // once handed over: a second descriptor of it, which shows its end
     Origin peer;
   };
@@ -187,7 +187,7 @@ class EpollGate final : public Gate {
 
   // The thread's.
   AcceptQueue queue_;
-  std::map<std::uint64_t, Connection> connections_;
+  std::map<std::uint64_t, AcceptedSocket> connections_;
   std::map<std::string, std::uint64_t> handed_over_;  // by the peer's name; guests stay here
   GuestConnections guests_;
   const IsMember is_member_;
@@ -281,8 +281,8 @@ void EpollGate::accept_some(int listener) {
       return;
     }
     const std::uint64_t id = next_id_++;
-    const Connection& connection =
-        connections_.emplace(id, Connection{.fd = fd, .peer = origin_of(from)}).first->second;
+    const AcceptedSocket& connection =
+        connections_.emplace(id, AcceptedSocket{.fd = fd, .peer = origin_of(from)}).first->second;
     if (const auto goes = queue_.arrived(id, connection.peer.source, steady_now())) let_go(*goes);
     watch(fd, id, EPOLLIN | EPOLLRDHUP | EPOLLET);
   }
@@ -332,7 +332,7 @@ void EpollGate::tell_of(const Origin& peer) {
 
 void EpollGate::hand_over_next() {
   for (const std::uint64_t id : queue_.take_next(steady_now())) {
-    Connection& connection = connections_.at(id);
+    AcceptedSocket& connection = connections_.at(id);
     const int fd = connection.fd;
     connection.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);

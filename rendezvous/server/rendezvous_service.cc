@@ -16,12 +16,12 @@ grpc::Status does_not_lead() {
 }
 
 // Owns itself until gRPC says OnDone; the coordinator's reference may outlive that.
-class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>,
-                     public Connection,
-                     public std::enable_shared_from_this<Stream> {
+class GrpcAgentStream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>,
+                              public AgentStream,
+                              public std::enable_shared_from_this<GrpcAgentStream> {
  public:
-  Stream(ConnectionId id, grpc::CallbackServerContext* context, Coordinator& coordinator, Strand& strand,
-         Door& door)
+  GrpcAgentStream(ConnectionId id, grpc::CallbackServerContext* context, Coordinator& coordinator,
+                  Strand& strand, Door& door)
       : id_(id),
         context_(context),
         peer_address_(address_of_peer(context->peer())),
@@ -30,7 +30,7 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
         strand_(strand),
         share_(door.share(caller_, GuestCalls::kMember)) {}
 
-  void start(std::shared_ptr<Stream> self) {
+  void start(std::shared_ptr<GrpcAgentStream> self) {
     self_ = std::move(self);
     if (!share_) return refuse(Door::has_its_share(caller_, GuestCalls::kMember).error_message());
     StartRead(&incoming_);
@@ -141,7 +141,7 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
   const std::optional<Door::Share> share_;  // a stream without any message has one too
   v1::FromAgent incoming_;
   std::atomic<bool> broken_{false};
-  std::shared_ptr<Stream> self_;
+  std::shared_ptr<GrpcAgentStream> self_;
 
   // The strand's.
   bool known_ = false;  // to the coordinator, since the first message
@@ -220,8 +220,8 @@ class EndWait final : public grpc::ServerUnaryReactor, public std::enable_shared
 
 grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* RendezvousService::Join(
     grpc::CallbackServerContext* context) {
-  auto stream = std::make_shared<Stream>(next_id_++, context, coordinator_, strand_, door_);
-  Stream* reactor = stream.get();
+  auto stream = std::make_shared<GrpcAgentStream>(next_id_++, context, coordinator_, strand_, door_);
+  GrpcAgentStream* reactor = stream.get();
   reactor->start(std::move(stream));
   return reactor;
 }

@@ -7,10 +7,10 @@ namespace dtrun::rendezvous {
 
 void Traces::begin(v1::TraceReply reply, std::map<ConnectionId, std::string> nodes, Millis now, Told told) {
   const auto call = calls_
-                        .emplace(next_++, Call{.reply = std::move(reply),
-                                               .awaited = std::move(nodes),
-                                               .until = now + kPatience,
-                                               .told = std::move(told)})
+                        .emplace(next_++, PendingTrace{.reply = std::move(reply),
+                                                       .awaited = std::move(nodes),
+                                                       .until = now + kPatience,
+                                                       .told = std::move(told)})
                         .first;
   if (call->second.awaited.empty()) settle(call);
 }
@@ -50,8 +50,8 @@ void Traces::forget_all() {
   while (!calls_.empty()) settle(calls_.begin());
 }
 
-void Traces::settle(std::map<std::uint64_t, Call>::iterator call) {
-  Call settled = std::move(call->second);
+void Traces::settle(std::map<std::uint64_t, PendingTrace>::iterator call) {
+  PendingTrace settled = std::move(call->second);
   calls_.erase(call);
   for (const auto& [node, host] : settled.awaited) settled.reply.add_silent(host);
   settled.told(std::move(settled.reply));

@@ -29,17 +29,17 @@ class Traces {
   void forget_all();
 
  private:
-  struct Call {
+  struct PendingTrace {
     v1::TraceReply reply;
     std::map<ConnectionId, std::string> awaited;
     Millis until = 0;
     Told told;
   };
 
-  void settle(std::map<std::uint64_t, Call>::iterator call);
+  void settle(std::map<std::uint64_t, PendingTrace>::iterator call);
 
   std::uint64_t next_ = 0;
-  std::map<std::uint64_t, Call> calls_;
+  std::map<std::uint64_t, PendingTrace> calls_;
 };
 
 }  // namespace dtrun::rendezvous

@@ -420,7 +420,7 @@ Hang from_wire(const v1::Hang& wire) {
             .more = wire.more(),
             .suspects = from_wire(wire.suspects()),
             .verdict = wire.verdict()};
-  for (const v1::Place& place : wire.places())
+  for (const v1::LocationGroup& place : wire.places())
     hang.places.push_back({from_wire(place.ranks()), place.where(), place.more()});
   return hang;
 }
@@ -428,8 +428,8 @@ Hang from_wire(const v1::Hang& wire) {
 void to_wire(const Hang& hang, v1::Hang* wire) {
   to_wire(hang.ranks, wire->mutable_ranks());
   wire->set_what(hang.what);
-  for (const Place& place : hang.places) {
-    v1::Place* added = wire->add_places();
+  for (const LocationGroup& place : hang.places) {
+    v1::LocationGroup* added = wire->add_places();
     to_wire(place.ranks, added->mutable_ranks());
     added->set_where(place.where);
     added->set_more(place.more);

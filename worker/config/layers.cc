@@ -117,9 +117,9 @@ std::string advice(const std::string& name, const std::vector<std::string>& know
 }
 
 // Reads one list.
-class Reader {
+class LayerReader {
  public:
-  Reader(std::vector<Layer>* layers, Faults* faults) : layers_(layers), faults_(faults) {}
+  LayerReader(std::vector<Layer>* layers, Faults* faults) : layers_(layers), faults_(faults) {}
 
   void read(const Json& entry, const std::string& pointer) {
     Layer& layer = layers_->emplace_back();
@@ -219,7 +219,7 @@ void assign_layers(const Json& value, std::vector<Layer>* layers, const std::str
     return faults->add(pointer, "has " + counted(static_cast<std::int64_t>(value.size()), "layer") +
                                     " (allowed: 1 to " + std::to_string(kMostLayers) + ")");
   layers->clear();
-  Reader reader(layers, faults);
+  LayerReader reader(layers, faults);
   for (std::size_t i = 0; i < value.size(); ++i) reader.read(value[i], pointer + "/" + std::to_string(i));
 }
 

@@ -9,7 +9,7 @@ namespace dtrun::worker {
 namespace {
 
 // The purpose of a stream of random numbers, beside the sample or class that it belongs to.
-enum Stream : std::uint32_t { kPattern = 0, kNoise = 1, kLabel = 2 };
+enum StreamNumber : std::uint32_t { kPattern = 0, kNoise = 1, kLabel = 2 };
 
 SampleSpec spec_of_samples(const DataConfig& config) {
   return {.shape = {.channels = config.shape[0], .height = config.shape[1], .width = config.shape[2]},
@@ -40,7 +40,7 @@ class Synthetic : public Dataset {
   }
 
  private:
-  RandomStream stream(std::uint32_t number, Stream use) const {
+  RandomStream stream(std::uint32_t number, StreamNumber use) const {
     return RandomStream(seed_, RandomUse::kData, number, use);
   }
 

@@ -44,12 +44,12 @@ Tokenizer::Finder::Finder(const std::vector<AddedToken>& added, bool normalized)
                              [](const AddedToken& t) { return t.content.size(); });
 }
 
-std::optional<Tokenizer::Found> Tokenizer::Finder::find(std::string_view text, std::size_t from) const {
+std::optional<Tokenizer::TokenMatch> Tokenizer::Finder::find(std::string_view text, std::size_t from) const {
   if (none_) return std::nullopt;
   for (std::size_t i = from; i < text.size(); ++i) {
     for (const AddedToken& token : by_first_byte_[static_cast<std::uint8_t>(text[i])]) {
       if (text.substr(i, token.content.size()) == token.content)
-        return Found{.begin = i, .end = i + token.content.size(), .id = token.id};
+        return TokenMatch{.begin = i, .end = i + token.content.size(), .id = token.id};
     }
   }
   return std::nullopt;

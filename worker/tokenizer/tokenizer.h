@@ -36,7 +36,7 @@ class Tokenizer {
   friend class Encoder;
 
   // An added token in a text.
-  struct Found {
+  struct TokenMatch {
     std::size_t begin = 0, end = 0;
     std::int32_t id = 0;
   };
@@ -44,7 +44,7 @@ class Tokenizer {
   class Finder {
    public:
     Finder(const std::vector<AddedToken>& added, bool normalized);
-    std::optional<Found> find(std::string_view text, std::size_t from) const;
+    std::optional<TokenMatch> find(std::string_view text, std::size_t from) const;
     // Whether an added token would be cut in two at `place`, or ends there: the text behind one may get a
     // prefix.
     bool reaches(std::string_view text, std::size_t place) const;

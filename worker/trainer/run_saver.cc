@@ -21,7 +21,7 @@ constexpr std::chrono::seconds kLockPatienceAfterRestart{30};
 
 }  // namespace
 
-RunSaver::RunSaver(Replica& replica, const Place& place, ProcessGroup& group)
+RunSaver::RunSaver(Replica& replica, const RankInGeneration& place, ProcessGroup& group)
     : replica_(replica), config_(replica.config), place_(place), group_(group) {}
 
 void RunSaver::lock() {

@@ -22,7 +22,7 @@ namespace dtrun::worker {
 // Checkpoints of other nodes than rank 0's are a reserve. Only the trainer's thread calls it.
 class RunSaver {
  public:
-  RunSaver(Replica& replica, const Place& place, ProcessGroup& group);
+  RunSaver(Replica& replica, const RankInGeneration& place, ProcessGroup& group);
 
   // On rank 0: locks the output directory. Throws WorkerError (EX_CANTCREAT) if another run holds it.
   void lock();
@@ -58,7 +58,7 @@ class RunSaver {
 
   Replica& replica_;
   const JobConfig& config_;
-  const Place place_;
+  const RankInGeneration place_;
   ProcessGroup& group_;
   std::optional<OutputLock> output_lock_;
   Collect collect_;           // or none

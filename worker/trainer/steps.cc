@@ -13,7 +13,7 @@
 
 namespace dtrun::worker {
 
-Steps::Steps(Replica& replica, LocalReplicas* local, const Place& place, ProcessGroup& group,
+Steps::Steps(Replica& replica, LocalReplicas* local, const RankInGeneration& place, ProcessGroup& group,
              const BatchSampler& batches, StepClock& clock, StopVote& vote, std::function<Vote()> wish)
     : replica_(replica),
       train_(replica.config.train),

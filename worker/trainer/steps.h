@@ -28,7 +28,7 @@ class Steps {
 
   // Called by all ranks, which find each other. `local`: null unless the config has local
   // replicas. `wish`: this rank's vote. All that is referred to must outlive this.
-  Steps(Replica& replica, LocalReplicas* local, const Place& place, ProcessGroup& group,
+  Steps(Replica& replica, LocalReplicas* local, const RankInGeneration& place, ProcessGroup& group,
         const BatchSampler& batches, StepClock& clock, StopVote& vote, std::function<Vote()> wish);
 
   // How many steps will be done after the next run(). REQUIRES: some are left.

@@ -40,12 +40,12 @@ void verify_sync(const Program& program, std::vector<std::uint64_t> hashes, std:
 }
 
 void compare_devices(const std::string& fingerprint, bool may_differ, ProcessGroup& group) {
-  using Record = std::array<char, 256>;
+  using FingerprintText = std::array<char, 256>;
   const auto rank = static_cast<std::size_t>(group.rank());
-  std::vector<Record> all(static_cast<std::size_t>(group.size()));
+  std::vector<FingerprintText> all(static_cast<std::size_t>(group.size()));
   fingerprint.copy(all[rank].data(), all[rank].size() - 1);
   group.all_gather(bytes_of(all));
-  const auto other = std::ranges::find_if(all, [&](const Record& one) { return one != all[0]; });
+  const auto other = std::ranges::find_if(all, [&](const FingerprintText& one) { return one != all[0]; });
   if (other == all.end()) return;
   const std::string difference = "rank " + std::to_string(other - all.begin()) + " computes on " +
                                  other->data() + ", rank 0 on " + all[0].data() +

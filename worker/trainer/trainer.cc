@@ -78,7 +78,7 @@ BatchSampler batches_of(const TrainConfig& train, const Program& program, std::i
 
 class Trainer {
  public:
-  Trainer(Replica& replica, const Place& place, ProcessGroup& group, AgentLink& agent);
+  Trainer(Replica& replica, const RankInGeneration& place, ProcessGroup& group, AgentLink& agent);
   Outcome run();
 
  private:
@@ -132,7 +132,7 @@ class Trainer {
   ReplicaState& state_;  // the replica's: the same on every rank between steps
   const JobConfig& config_;
   const TrainConfig& train_;
-  const Place place_;
+  const RankInGeneration place_;
   ProcessGroup& group_;
   AgentLink& agent_;
   const BatchSampler batches_;
@@ -154,7 +154,7 @@ class Trainer {
   bool diverged_ = false;  // a warning was logged that the loss is not finite
 };
 
-Trainer::Trainer(Replica& replica, const Place& place, ProcessGroup& group, AgentLink& agent)
+Trainer::Trainer(Replica& replica, const RankInGeneration& place, ProcessGroup& group, AgentLink& agent)
     : replica_(replica),
       state_(replica.state),
       config_(replica.config),
@@ -592,7 +592,7 @@ void Trainer::complete(const std::optional<std::vector<float>>& best, double sec
 
 }  // namespace
 
-Outcome train(Replica& replica, const Place& place, ProcessGroup& group, AgentLink& agent) {
+Outcome train(Replica& replica, const RankInGeneration& place, ProcessGroup& group, AgentLink& agent) {
   return Trainer(replica, place, group, agent).run();
 }
 

@@ -17,6 +17,6 @@ enum class Outcome {
 
 // One generation. Throws WorkerError: EX_CONFIG, EX_NOINPUT, or kExitWorkerPeerLost when the process group
 // broke; then the replica is at a whole step.
-Outcome train(Replica& replica, const Place& place, ProcessGroup& group, AgentLink& agent);
+Outcome train(Replica& replica, const RankInGeneration& place, ProcessGroup& group, AgentLink& agent);
 
 }  // namespace dtrun::worker

@@ -28,9 +28,9 @@ namespace dtrun::agent {
 namespace {
 
 // Hands an event to the parts that it concerns.
-class Step {
+class Dispatcher {
  public:
-  Step(State& state, Millis now)
+  Dispatcher(State& state, Millis now)
       : turn_{.state = state, .now = now},
         connection_(turn_, state.connection),
         workers_(turn_, state.workers),
@@ -119,7 +119,7 @@ State initial_state(Settings settings, Millis now) {
 }
 
 std::vector<Action> decide(State& state, const Event& event, Millis now) {
-  return Step(state, now).take(event);
+  return Dispatcher(state, now).take(event);
 }
 
 std::optional<Millis> next_deadline(const State& s) {

@@ -26,16 +26,16 @@ constexpr OptionEntry kOptionsOfReport[] = {
 
 constexpr std::size_t kPointsInJson = 2000;  // of a curve
 
-struct Report {
+struct ReportedRun {
   RunFolder folder;
   RunHistory run;
 };
 
-Result<Report> read(const std::string& given) {
+Result<ReportedRun> read(const std::string& given) {
   Result<RunFolder> folder = find_run_folder(given);
   if (!folder.ok()) return folder.status();
   RunHistory run = history_of(read_run(folder.value(), given));
-  return Report{std::move(folder).value(), std::move(run)};
+  return ReportedRun{std::move(folder).value(), std::move(run)};
 }
 
 int write(const std::string& page, const std::filesystem::path& file) {
@@ -59,10 +59,10 @@ int run_report(const Invocation& invocation) {
                           : "--compare needs two runs: dtrun report --compare A B"));
   const auto given = options.given("output");
   const std::string output = given ? given->value : "";
-  const Result<Report> first = read(invocation.argument);
+  const Result<ReportedRun> first = read(invocation.argument);
   if (!first.ok()) return fail(first.status());
   if (two) {
-    const Result<Report> second = read(invocation.second);
+    const Result<ReportedRun> second = read(invocation.second);
     if (!second.ok()) return fail(second.status());
     return compare(first.value().run, second.value().run, options.flag("json"), output);
   }

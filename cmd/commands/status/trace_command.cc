@@ -52,7 +52,7 @@ constexpr OptionEntry kOptionsOfTrace[] = {
     kColorOption,
     kHelpOption};
 
-struct Question {
+struct TraceQuestion {
   std::string endpoint, run_id, output;
   int steps = kSteps;
   std::chrono::milliseconds limit = kLimit;
@@ -63,10 +63,10 @@ struct Question {
 volatile sig_atomic_t stopped_by = 0;
 
 // The coordinator of one run, asked again and again.
-class Source {
+class TraceSource {
  public:
-  Source(const CoordinatorAddress& address, std::string run_id,
-         const std::optional<rendezvous::Credential>& key)
+  TraceSource(const CoordinatorAddress& address, std::string run_id,
+              const std::optional<rendezvous::Credential>& key)
       : endpoint_(address.endpoint), key_(key_for(address, key)) {
     request_.set_run_id(std::move(run_id));
     request_.set_trace(random_id());
@@ -88,10 +88,10 @@ class Source {
 };
 
 // The only run that goes on at these addresses, or the one that is named.
-Result<Source> find_source(const Question& question) {
+Result<TraceSource> find_source(const TraceQuestion& question) {
   const auto addresses = addresses_of(question.endpoint, question.run_id);
   if (!addresses.ok()) return addresses.status();
-  std::vector<Source> found;
+  std::vector<TraceSource> found;
   std::string names;
   Status failure;
   for (const CoordinatorAddress& address : addresses.value()) {
@@ -121,7 +121,7 @@ Result<Source> find_source(const Question& question) {
 
 // Until there is enough, the limit is over, or a signal comes. Returns the reason why it was cut short;
 // empty: it was not.
-std::string take(Source& source, const Question& question, TraceRecord* record) {
+std::string take(TraceSource& source, const TraceQuestion& question, TraceRecord* record) {
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) signal(number, [](int caught) { stopped_by = caught; });
   const auto until = Clock::now() + question.limit;
   for (bool told = false;;) {
@@ -163,8 +163,8 @@ std::string sentence_of(const TraceRecord& record) {
   return text + ", times of two nodes right to " + decimals(static_cast<double>(error) / 1e6, 3) + " ms";
 }
 
-int trace(const Question& question) {
-  Result<Source> source = find_source(question);
+int trace(const TraceQuestion& question) {
+  Result<TraceSource> source = find_source(question);
   if (!source.ok()) return fail(source.status());
   const std::string& run_id = source.value().run_id();
   std::string file = question.output;
@@ -187,7 +187,7 @@ int trace(const Question& question) {
 
 int run_trace(const Invocation& invocation) {
   const Values<kOptionsOfTrace> options{invocation.values};
-  Question question;
+  TraceQuestion question;
   question.run_id = invocation.argument;
   if (const auto given = options.given("rdzv_endpoint")) question.endpoint = given->value;
   if (const auto given = options.given("output")) question.output = given->value;

@@ -12,18 +12,18 @@ namespace {
 constexpr std::int64_t kMega = 1 << 20;
 
 // A finding without the check's name. Nothing: the check cannot be made here.
-struct Verdict {
+struct CheckResult {
   Grade grade = Grade::kPassed;
   std::string text;
   std::string remedy = {};
 };
-using Outcome = std::optional<Verdict>;
+using MaybeResult = std::optional<CheckResult>;
 
-Verdict passed(std::string text) { return {.grade = Grade::kPassed, .text = std::move(text)}; }
-Verdict warning(std::string text, std::string remedy) {
+CheckResult passed(std::string text) { return {.grade = Grade::kPassed, .text = std::move(text)}; }
+CheckResult warning(std::string text, std::string remedy) {
   return {.grade = Grade::kWarning, .text = std::move(text), .remedy = std::move(remedy)};
 }
-Verdict failed(std::string text, std::string remedy) {
+CheckResult failed(std::string text, std::string remedy) {
   return {.grade = Grade::kFailed, .text = std::move(text), .remedy = std::move(remedy)};
 }
 
@@ -31,13 +31,13 @@ bool has(const std::vector<std::string>& texts, const std::string& text) {
   return std::ranges::count(texts, text) > 0;
 }
 
-Outcome plan(const NodeFacts& facts) {
+MaybeResult plan(const NodeFacts& facts) {
   const std::string& problem = facts.program.plan_problem;
   if (problem.empty()) return passed("accepted");
   return failed(problem, "the job would be refused here with this message");
 }
 
-Outcome worker(const NodeFacts& facts) {
+MaybeResult worker(const NodeFacts& facts) {
   const ProgramFacts& program = facts.program;
   if (program.worker.empty())
     return failed(program.worker_path + " does not start",
@@ -47,7 +47,7 @@ Outcome worker(const NodeFacts& facts) {
                 "install both programs of one build");
 }
 
-Outcome host_name(const NodeFacts& facts) {
+MaybeResult host_name(const NodeFacts& facts) {
   const NameFacts& name = facts.name;
   const std::string line = "a line \"ADDRESS " + name.host + "\" in /etc/hosts, or in the name service";
   if (!name.error.empty()) return warning(name.host + " has no address: " + name.error, line);
@@ -64,7 +64,7 @@ Outcome host_name(const NodeFacts& facts) {
   return failed(name.host + " means " + join(name.means) + ", which is another machine's", line);
 }
 
-Outcome route(const NodeFacts& facts) {
+MaybeResult route(const NodeFacts& facts) {
   const RouteFacts& route = facts.route;
   if (!route.problem.empty())
     return failed("no way to " + facts.name.endpoint + ": " + route.problem,
@@ -85,7 +85,7 @@ Outcome route(const NodeFacts& facts) {
   return passed(text);
 }
 
-Outcome endpoint(const NodeFacts& facts) {
+MaybeResult endpoint(const NodeFacts& facts) {
   const NameFacts& name = facts.name;
   if (name.listener.empty()) return std::nullopt;
   if (name.listener == "dtrun") return passed("a dtrun listens on " + name.endpoint);
@@ -95,13 +95,13 @@ Outcome endpoint(const NodeFacts& facts) {
   return failed(name.listener, "another port (--rdzv_endpoint HOST:PORT), or the key of the dtrun there");
 }
 
-Outcome clock(const NodeFacts& facts) {
+MaybeResult clock(const NodeFacts& facts) {
   if (facts.limits.clock_synchronised) return passed("synchronised");
   return warning("not synchronised",
                  "run chrony or systemd-timesyncd: nothing depends on it but reading logs");
 }
 
-Outcome open_files(const NodeFacts& facts) {
+MaybeResult open_files(const NodeFacts& facts) {
   const LimitFacts& limits = facts.limits;
   if (limits.files < 0) return std::nullopt;
   const std::string text = "limit is " + std::to_string(limits.files);
@@ -111,7 +111,7 @@ Outcome open_files(const NodeFacts& facts) {
                      (limits.most_files >= limits.files_wanted ? "" : ", after raising the hard limit"));
 }
 
-Outcome processes(const NodeFacts& facts) {
+MaybeResult processes(const NodeFacts& facts) {
   const LimitFacts& limits = facts.limits;
   if (limits.processes < 0) return passed("no limit");
   const std::string text = std::to_string(limits.processes) + " more may start";
@@ -121,7 +121,7 @@ Outcome processes(const NodeFacts& facts) {
 }
 
 // NCCL and RDMA register memory.
-Outcome locked_memory(const NodeFacts& facts) {
+MaybeResult locked_memory(const NodeFacts& facts) {
   constexpr std::int64_t kEnough = 64 * kMega;
   const std::int64_t limit = facts.limits.locked_memory;
   if (limit < 0 || facts.limits.root) return passed("no limit");
@@ -130,12 +130,12 @@ Outcome locked_memory(const NodeFacts& facts) {
   return warning(text, "ulimit -l unlimited, for NCCL and RDMA");
 }
 
-Outcome core_files(const NodeFacts& facts) {
+MaybeResult core_files(const NodeFacts& facts) {
   const std::int64_t size = facts.limits.core_size;
   return passed(size == 0 ? "none are written" : facts.limits.core_pattern);
 }
 
-Outcome shared_memory(const NodeFacts& facts) {
+MaybeResult shared_memory(const NodeFacts& facts) {
   constexpr std::int64_t kSmall = 128 * kMega;
   const MemoryFacts& memory = facts.memory;
   if (memory.shm_size < 0) return std::nullopt;
@@ -154,7 +154,7 @@ Outcome shared_memory(const NodeFacts& facts) {
   return passed(text);
 }
 
-Outcome memory(const NodeFacts& facts) {
+MaybeResult memory(const NodeFacts& facts) {
   const MemoryFacts& memory = facts.memory;
   if (!memory.shortage.empty())
     return failed(memory.shortage, "the job would be refused here with this message");
@@ -165,7 +165,7 @@ Outcome memory(const NodeFacts& facts) {
   return passed(text);
 }
 
-Outcome cpus(const NodeFacts& facts) {
+MaybeResult cpus(const NodeFacts& facts) {
   const CpuFacts& cpu = facts.cpu;
   const int wanted = cpu.workers * cpu.lanes;
   const std::string job = counted(cpu.workers, "worker") + " x " + counted(cpu.lanes, "lane");
@@ -178,7 +178,7 @@ Outcome cpus(const NodeFacts& facts) {
   return passed(counted(cpu.allowed, "CPU") + " for " + job);
 }
 
-Outcome busy(const NodeFacts& facts) {
+MaybeResult busy(const NodeFacts& facts) {
   constexpr double kMuch = 0.25;
   const CpuFacts& cpu = facts.cpu;
   if (cpu.steal > 0.05)
@@ -191,7 +191,7 @@ Outcome busy(const NodeFacts& facts) {
                  "end them, or train elsewhere: all ranks wait for the slowest");
 }
 
-Outcome governor(const NodeFacts& facts) {
+MaybeResult governor(const NodeFacts& facts) {
   const CpuFacts& cpu = facts.cpu;
   if (cpu.governor.empty()) return std::nullopt;
   const bool scales_itself =
@@ -200,13 +200,13 @@ Outcome governor(const NodeFacts& facts) {
   return warning("powersave keeps the CPUs slow", "cpupower frequency-set -g performance");
 }
 
-Outcome numa(const NodeFacts& facts) {
+MaybeResult numa(const NodeFacts& facts) {
   const int nodes = facts.cpu.numa_nodes;
   return passed(nodes > 1 ? counted(nodes, "NUMA node") + "; --numa_binding node binds each worker to one"
                           : "one node");
 }
 
-Outcome vectors(const NodeFacts& facts) {
+MaybeResult vectors(const NodeFacts& facts) {
   const CpuFacts& cpu = facts.cpu;
   if (cpu.vectors.empty()) return std::nullopt;
   if (cpu.vectors != "SSE2" || facts.devices.gpus_wanted) return passed(cpu.vectors);
@@ -215,7 +215,7 @@ Outcome vectors(const NodeFacts& facts) {
       "another machine");
 }
 
-Outcome output(const NodeFacts& facts) {
+MaybeResult output(const NodeFacts& facts) {
   constexpr std::int64_t kWanted = 3;  // the newest, the one before, the one that is being written
   const DiskFacts& disk = facts.disk;
   if (disk.output_dir.empty()) return std::nullopt;
@@ -238,7 +238,7 @@ Outcome output(const NodeFacts& facts) {
   return passed(speed + (disk.checkpoint > 0 ? ", a checkpoint takes " + decimals(seconds, 1) + " s" : ""));
 }
 
-Outcome data(const NodeFacts& facts) {
+MaybeResult data(const NodeFacts& facts) {
   const DiskFacts& disk = facts.disk;
   if (disk.data.empty()) return std::nullopt;
   if (!disk.data_problem.empty())
@@ -250,13 +250,13 @@ Outcome data(const NodeFacts& facts) {
   return passed(text);
 }
 
-Outcome disks(const NodeFacts& facts) {
+MaybeResult disks(const NodeFacts& facts) {
   const std::vector<std::string>& failing = facts.devices.failing;
   if (failing.empty()) return passed("none is known to fail");
   return failed(join(failing, "; "), "replace it before it holds checkpoints");
 }
 
-Outcome stacks(const NodeFacts& facts) {
+MaybeResult stacks(const NodeFacts& facts) {
   const LimitFacts& limits = facts.limits;
   const bool possible = limits.ptrace_scope < 2 || (limits.root && limits.ptrace_scope == 2);
   const std::string tools =
@@ -269,7 +269,7 @@ Outcome stacks(const NodeFacts& facts) {
 
 std::string gpu_number(std::size_t index) { return "GPU " + std::to_string(index); }
 
-Outcome gpus(const NodeFacts& facts) {
+MaybeResult gpus(const NodeFacts& facts) {
   const DeviceFacts& devices = facts.devices;
   if (!devices.gpu_failure.empty() && devices.gpus.empty())
     return failed(devices.gpu_failure, "nvidia-smi; the driver's module may not fit its library: reboot");
@@ -285,7 +285,7 @@ Outcome gpus(const NodeFacts& facts) {
                 "--nproc_per_node " + std::to_string(count));
 }
 
-Outcome gpu_memory(const NodeFacts& facts) {
+MaybeResult gpu_memory(const NodeFacts& facts) {
   const std::vector<GpuFacts>& gpus = facts.devices.gpus;
   if (gpus.empty()) return std::nullopt;
   for (std::size_t i = 0; i < gpus.size(); ++i) {
@@ -305,7 +305,7 @@ Outcome gpu_memory(const NodeFacts& facts) {
   return passed("free, no errors");
 }
 
-Outcome gpu_speed(const NodeFacts& facts) {
+MaybeResult gpu_speed(const NodeFacts& facts) {
   const std::vector<GpuFacts>& gpus = facts.devices.gpus;
   if (gpus.empty()) return std::nullopt;
   for (std::size_t i = 0; i < gpus.size(); ++i) {
@@ -325,14 +325,14 @@ Outcome gpu_speed(const NodeFacts& facts) {
   return passed("not slowed down");
 }
 
-Outcome xids(const NodeFacts& facts) {
+MaybeResult xids(const NodeFacts& facts) {
   const DeviceFacts& devices = facts.devices;
   if (devices.gpus.empty() && devices.xids.empty()) return std::nullopt;
   if (devices.xids.empty()) return passed("none in the kernel's log");
   return warning(join(devices.xids, "; "), "docs.nvidia.com/deploy/xid-errors says what each means");
 }
 
-Outcome nccl(const NodeFacts& facts) {
+MaybeResult nccl(const NodeFacts& facts) {
   const DeviceFacts& devices = facts.devices;
   if (devices.gpus.empty()) return std::nullopt;
   if (!devices.nccl.empty()) return passed(devices.nccl);
@@ -341,14 +341,14 @@ Outcome nccl(const NodeFacts& facts) {
   return warning("libnccl.so.2 is not found", "install NCCL, or name its folder in DTRUN_CUDA_LIBRARY_PATH");
 }
 
-Outcome rdma(const NodeFacts& facts) {
+MaybeResult rdma(const NodeFacts& facts) {
   if (facts.devices.rdma_down.empty()) return std::nullopt;
   return warning(join(facts.devices.rdma_down, "; "), "cable or switch port; NCCL would use what is left");
 }
 
 struct Check {
   const char* name;
-  Outcome (*look)(const NodeFacts&);
+  MaybeResult (*look)(const NodeFacts&);
 };
 constexpr Check kChecks[] = {{"plan", plan},
                              {"worker", worker},
@@ -383,11 +383,11 @@ constexpr Check kChecks[] = {{"plan", plan},
 std::vector<Finding> check_node(const NodeFacts& facts) {
   std::vector<Finding> findings;
   for (const Check& check : kChecks)
-    if (Outcome outcome = check.look(facts))
+    if (MaybeResult result = check.look(facts))
       findings.push_back({.check = check.name,
-                          .grade = outcome->grade,
-                          .text = std::move(outcome->text),
-                          .remedy = std::move(outcome->remedy)});
+                          .grade = result->grade,
+                          .text = std::move(result->text),
+                          .remedy = std::move(result->remedy)});
   return findings;
 }
 

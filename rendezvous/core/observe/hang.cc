@@ -15,7 +15,7 @@ constexpr char kSilent[] = "stopped giving heartbeats";
 
 using Standings = std::map<int, StackLocation>;
 using Ranks = std::vector<int>;
-struct Finding {
+struct Suspicion {
   Ranks suspects;
   std::string one, several;  // the verdict's verb phrase for one worker and for several
 };
@@ -48,7 +48,7 @@ std::vector<std::pair<std::string, Ranks>> grouped(const Standings& locations) {
   return groups;
 }
 
-Finding verdict_on(const Standings& locations, const std::vector<std::pair<std::string, Ranks>>& groups) {
+Suspicion verdict_on(const Standings& locations, const std::vector<std::pair<std::string, Ranks>>& groups) {
   const std::size_t all = locations.size();
   if (Ranks silent = ranks_that(locations, is_silent); !silent.empty())
     return {std::move(silent), kSilent, kSilent};
@@ -67,7 +67,7 @@ Finding verdict_on(const Standings& locations, const std::vector<std::pair<std::
   return {std::move(others), "which is not where the others are", "which are not where the others are"};
 }
 
-std::string text_of(const Finding& verdict, const Standings& locations, std::size_t places) {
+std::string text_of(const Suspicion& verdict, const Standings& locations, std::size_t places) {
   if (locations.size() < 2) return "";
   if (verdict.suspects.empty())
     return places == 1 ? "all stand at the same place: no rank stands out"
@@ -97,7 +97,7 @@ std::vector<RankRange> first_ranges(const Ranks& ranks, int* more = nullptr) {
 
 Hang judge_hang(const Standings& locations, const std::string& what) {
   const auto groups = grouped(locations);
-  const Finding verdict = verdict_on(locations, groups);
+  const Suspicion verdict = verdict_on(locations, groups);
   Hang hang;
   hang.ranks = first_ranges(hung(locations));
   hang.what = what;
@@ -108,7 +108,7 @@ Hang judge_hang(const Standings& locations, const std::string& what) {
       hang.more += static_cast<int>(ranks.size());
       continue;
     }
-    Place& place = hang.places.emplace_back();
+    LocationGroup& place = hang.places.emplace_back();
     place.where = where;
     place.ranks = first_ranges(ranks, &place.more);
   }
@@ -119,7 +119,7 @@ std::string places_text(const Hang& hang, std::size_t most) {
   std::string text;
   int more = hang.more;
   for (std::size_t i = 0; i < hang.places.size(); ++i) {
-    const Place& place = hang.places[i];
+    const LocationGroup& place = hang.places[i];
     if (i >= most) {
       for (const RankRange& range : place.ranks) more += range.last - range.first + 1;
       more += place.more;

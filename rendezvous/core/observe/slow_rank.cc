@@ -18,7 +18,7 @@ constexpr double kByItself = 0.5;
 constexpr double kManyFaults = 50;
 constexpr double kTimesUsualFaults = 10;
 
-using Value = double WindowPart::*;
+using Figure = double WindowPart::*;
 
 // One rank beside the medians of a set of ranks.
 class Comparison {
@@ -30,7 +30,7 @@ class Comparison {
       if (part.rank != but) others_.push_back(&part);
     // Ranks need not have equally much to compute, and one may have nothing.
     const auto work = [counted](const WindowPart& p) { return counted ? p.microbatches : 1; };
-    const auto per_work = [&](Value value) {
+    const auto per_work = [&](Figure value) {
       std::vector<double> values;
       for (const WindowPart* part : others_)
         if (work(*part) > 0) values.push_back(part->*value / work(*part));
@@ -40,7 +40,7 @@ class Comparison {
     other_ = of_others(&WindowPart::other), counted_ = counted;
   }
 
-  double of_others(Value value) const {
+  double of_others(Figure value) const {
     std::vector<double> values;
     for (const WindowPart* part : others_) values.push_back(part->*value);
     return median(std::move(values));
@@ -86,7 +86,7 @@ std::optional<Explanation> cause_by_kernel(const WindowPart& one, const Comparis
   const double delay =
       (std::max(0.0, one.math - others.usual_math(one)) + std::max(0.0, one.other - others.usual_other())) /
       one.step();
-  const auto explains = [&](Value fact) { return one.*fact - others.of_others(fact) >= kExplains * delay; };
+  const auto explains = [&](Figure fact) { return one.*fact - others.of_others(fact) >= kExplains * delay; };
   if (explains(&WindowPart::stopped)) return stopped(one);
   if (explains(&WindowPart::throttled)) return throttled(one);
   // Where all wait for a CPU, the one that does so in its math is slow, and not by more work for its

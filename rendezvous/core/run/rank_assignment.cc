@@ -11,26 +11,26 @@ namespace {
 
 // The members that take part, in join order. `warm`: only those that have workers.
 std::vector<ConnectionId> choose(const Members& members, int max_nodes, bool warm) {
-  struct Candidate {
+  struct Applicant {
     bool newcomer, any_rank;
     std::uint64_t order;
     ConnectionId id;
   };
-  std::vector<Candidate> candidates;
+  std::vector<Applicant> applicants;
   for (const auto& [id, member] : members) {
     if (warm && member.workers == 0) continue;
-    candidates.push_back(
+    applicants.push_back(
         {.newcomer = !member.seat, .any_rank = member.join.node_rank < 0, .order = member.order, .id = id});
   }
-  const auto earlier = [](const Candidate& a, const Candidate& b) { return a.order < b.order; };
-  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+  const auto earlier = [](const Applicant& a, const Applicant& b) { return a.order < b.order; };
+  std::sort(applicants.begin(), applicants.end(), [](const Applicant& a, const Applicant& b) {
     return std::tie(a.newcomer, a.any_rank, a.order) < std::tie(b.newcomer, b.any_rank, b.order);
   });
   const auto places = static_cast<std::size_t>(max_nodes);
-  if (candidates.size() > places) candidates.resize(places);
-  std::sort(candidates.begin(), candidates.end(), earlier);
+  if (applicants.size() > places) applicants.resize(places);
+  std::sort(applicants.begin(), applicants.end(), earlier);
   std::vector<ConnectionId> chosen;
-  for (const Candidate& candidate : candidates) chosen.push_back(candidate.id);
+  for (const Applicant& applicant : applicants) chosen.push_back(applicant.id);
   return chosen;
 }
 

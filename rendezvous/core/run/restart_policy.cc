@@ -75,12 +75,12 @@ void RestartPolicy::resume_at(int restarts, const CrashHistory& history) {
     *count = std::clamp(*count, 0, kMostFailures);
 }
 
-RestartPolicy::Verdict RestartPolicy::judge(const WorkerOutcome& failure, const RestartLimits& limits,
-                                            Millis ran, std::int64_t step, const std::string& what,
-                                            bool kept) {
+RestartPolicy::Decision RestartPolicy::judge(const WorkerOutcome& failure, const RestartLimits& limits,
+                                             Millis ran, std::int64_t step, const std::string& what,
+                                             bool kept) {
   const std::string failed = what.empty() ? describe(failure) : what;
   count(failure);
-  const auto give_up = [&](const std::string& why) { return Verdict{.reason = failed + why}; };
+  const auto give_up = [&](const std::string& why) { return Decision{.reason = failed + why}; };
   if (!failure.retryable) return give_up(", which a restart would not cure");
   const bool progressed = step > history_.best_step;
   history_.best_step = std::max(history_.best_step, step);

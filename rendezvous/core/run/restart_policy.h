@@ -16,18 +16,18 @@ struct RestartLimits {
 
 class RestartPolicy {
  public:
-  struct Verdict {
+  struct Decision {
     bool restart = false;
     Millis delay = 0;    // before that restart
     std::string reason;  // one sentence: why the job restarts, or why it ends
   };
 
-  // The verdict on `failure`, after a generation that ran for `ran` and got to `step` (0: nothing reported).
+  // The decision on `failure`, after a generation that ran for `ran` and got to `step` (0: nothing reported).
   // `what`: the words for the failure in the reason; empty: the failure's own. `kept`: other workers go on
   // with their state in memory, so there is no back-off, unless the job fails in the same way again and
   // again.
-  Verdict judge(const WorkerOutcome& failure, const RestartLimits& limits, Millis ran, std::int64_t step,
-                const std::string& what = "", bool kept = false);
+  Decision judge(const WorkerOutcome& failure, const RestartLimits& limits, Millis ran, std::int64_t step,
+                 const std::string& what = "", bool kept = false);
 
   // A node was lost, with its workers or its agent.
   void note_lost_node() { ++history_.failures.node_lost; }

@@ -116,13 +116,13 @@ void Stopping::conclude() {
     return;
   }
   const std::optional<Hang> hang = hang_of(*first);
-  const RestartPolicy::Verdict verdict =
+  const RestartPolicy::Decision decision =
       s_.policy.judge(*first, s_.settings->restarts, now_ - current.started_at, current.step,
                       hang ? describe(*hang) : describe(*first) + why_lost(*first), workers_are_left());
-  if (!verdict.restart) return end_job(exit_code_of(*first), verdict.reason, first, hang);
-  current.why = verdict.reason;
+  if (!decision.restart) return end_job(exit_code_of(*first), decision.reason, first, hang);
+  current.why = decision.reason;
   current.worker_failure = true;
-  gather_again(verdict.delay);
+  gather_again(decision.delay);
 }
 
 // Some that outlived the generation.

@@ -63,7 +63,7 @@ Looked look(int workers, const std::vector<std::string>& environment,
   Loop loop;
   Folder folder;
   std::vector<std::unique_ptr<Process>> processes;
-  std::vector<Inspection::Worker> asked;
+  std::vector<Inspection::InspectedWorker> asked;
   for (int i = 0; i < workers; ++i) {
     processes.push_back(sleeper());
     asked.push_back({i, getpgid(processes.back()->pid()), folder / std::to_string(i)});

@@ -93,7 +93,7 @@ std::string JobController::limit_exceeded() const {
 }
 
 // Pods that are ignored lengthen the wait as well. Without a limit per index all pods of the Job do.
-Verdict JobController::ends(const EndedPod& pod) {
+PodDecision JobController::ends(const EndedPod& pod) {
   const std::string action = action_for(pod);
   if (action == "FailJob") return {.failed = "PodFailurePolicy", .counts = true};
   const bool counts = action != "Ignore";

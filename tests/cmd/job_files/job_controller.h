@@ -19,7 +19,7 @@ struct EndedPod {
 };
 
 // The controller's verdict on an ended pod. No `failed`: a new one takes its place.
-struct Verdict {
+struct PodDecision {
   std::string failed = {};  // why the Job failed, as its condition names it: "PodFailurePolicy"
   bool counts = false;      // towards a limit
   int wait_s = 0;           // from the end of the pod to the next one
@@ -31,7 +31,7 @@ class JobController {
   explicit JobController(const std::string& manifest);
 
   // REQUIRES: exit_code is not 0, the Job has not failed.
-  Verdict ends(const EndedPod& pod);
+  PodDecision ends(const EndedPod& pod);
 
  private:
   struct Losses {

@@ -25,9 +25,9 @@ std::string manifest(const std::string& nodes) {
 std::vector<int> waits(JobController job, const std::vector<EndedPod>& pods) {
   std::vector<int> waits;
   for (const EndedPod& pod : pods) {
-    const Verdict verdict = job.ends(pod);
-    CHECK(verdict.failed.empty());
-    waits.push_back(verdict.wait_s);
+    const PodDecision decision = job.ends(pod);
+    CHECK(decision.failed.empty());
+    waits.push_back(decision.wait_s);
   }
   return waits;
 }
@@ -52,10 +52,10 @@ TEST_CASE("a lost pod is replaced, and counts") {
            143,  // kubectl delete
            255,  // its node was started anew
        }) {
-    const Verdict verdict = JobController(job).ends({.index = 2, .exit_code = code});
-    CHECK_MESSAGE(verdict.failed.empty(), code);
-    CHECK_MESSAGE(verdict.counts, code);
-    CHECK_MESSAGE(verdict.wait_s == 10, code);
+    const PodDecision decision = JobController(job).ends({.index = 2, .exit_code = code});
+    CHECK_MESSAGE(decision.failed.empty(), code);
+    CHECK_MESSAGE(decision.counts, code);
+    CHECK_MESSAGE(decision.wait_s == 10, code);
   }
 }
 
@@ -63,9 +63,9 @@ TEST_CASE(
     "a drain, an eviction and a preemption do not count, whatever the exit code, and however many come") {
   JobController job(manifest("2"));
   for (const int code : {143, 137, 69, 66, 255}) {
-    const Verdict verdict = job.ends({.exit_code = code, .conditions = kDisrupted});
-    CHECK_MESSAGE(verdict.failed.empty(), code);
-    CHECK_MESSAGE(!verdict.counts, code);
+    const PodDecision decision = job.ends({.exit_code = code, .conditions = kDisrupted});
+    CHECK_MESSAGE(decision.failed.empty(), code);
+    CHECK_MESSAGE(!decision.counts, code);
   }
   for (int i = 0; i < 30; ++i) CHECK(job.ends({.exit_code = 143, .conditions = kDisrupted}).failed.empty());
 }
@@ -79,9 +79,9 @@ TEST_CASE("an index whose pod is lost again and again ends the job: six times ar
 TEST_CASE("the pods of a large job may be lost one by one, and each is replaced as soon as the first") {
   JobController job(manifest("22"));
   for (int index = 0; index < 22; ++index) {
-    const Verdict verdict = job.ends({.index = index, .exit_code = 143});
-    CHECK(verdict.failed.empty());
-    CHECK(verdict.wait_s == 10);
+    const PodDecision decision = job.ends({.index = index, .exit_code = 143});
+    CHECK(decision.failed.empty());
+    CHECK(decision.wait_s == 10);
   }
 }
 

@@ -19,7 +19,7 @@ void run_on_async_device(const JobConfig& config, int world, int lanes) {
     const Datasets data = load_datasets(config);
     Replica replica(config, data, lanes, std::make_unique<AsyncDevice>(group.rank() + 1));
     TestLink link;
-    const Place place{group.rank(), group.size(), group.rank(), 1};
+    const RankInGeneration place{group.rank(), group.size(), group.rank(), 1};
     REQUIRE(train(replica, place, group, link) == Outcome::kCompleted);
   });
 }
@@ -181,7 +181,7 @@ std::string said_by_three(bool mixed, bool allowed, std::int64_t generation) {
     const bool other = mixed && group.rank() == 2;
     Replica replica(config, data, 1, other ? std::unique_ptr<Device>(new OtherCpu) : make_cpu_device());
     TestLink link;
-    const Place place{group.rank(), group.size(), group.rank(), generation};
+    const RankInGeneration place{group.rank(), group.size(), group.rank(), generation};
     try {
       REQUIRE(train(replica, place, group, link) == Outcome::kCompleted);
     } catch (const WorkerError& error) {

@@ -152,7 +152,7 @@ void run_nodes(const Job& job, const std::vector<std::string>& outputs, int stop
                std::int64_t generation = 1) {
   run_as_threads(static_cast<int>(outputs.size()), [&](ProcessGroup& group) {
     TestLink link(stop_at);
-    const Place place{group.rank(), group.size(), 0, generation};
+    const RankInGeneration place{group.rank(), group.size(), 0, generation};
     REQUIRE(run_at(place, first_is_best(job, outputs[group.rank()]), group, 1, link) == outcome);
   });
 }
@@ -200,7 +200,7 @@ int outlive_rank_0(const Job& job, const JobConfig& config, int rank) {
     const auto group = connect(rank - (generation - 1), 4 - generation, store, milliseconds(20000));
     TestLink link;
     try {
-      const Place place{group->rank(), group->size(), group->rank(), generation};
+      const RankInGeneration place{group->rank(), group->size(), group->rank(), generation};
       const Outcome outcome = train(replica, place, *group, link);
       return generation == 2 && outcome == Outcome::kCompleted && link.began_at_.value_or(0) > 0 ? 0 : 1;
     } catch (const WorkerError& error) {

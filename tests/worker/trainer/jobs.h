@@ -94,7 +94,7 @@ class TestLink final : public AgentLink {
   mutable std::atomic<int> asked_{0};
 };
 
-inline Outcome run_at(const Place& place, const JobConfig& config, ProcessGroup& group, int lanes,
+inline Outcome run_at(const RankInGeneration& place, const JobConfig& config, ProcessGroup& group, int lanes,
                       AgentLink& link) {
   const Datasets data = load_datasets(config);
   Replica replica(config, data, lanes);
@@ -104,7 +104,7 @@ inline Outcome run_at(const Place& place, const JobConfig& config, ProcessGroup&
 // Runs one rank, alone on its node.
 inline Outcome run_rank(const JobConfig& config, ProcessGroup& group, int lanes, AgentLink& link,
                         std::int64_t generation = 1) {
-  const Place place{group.rank(), group.size(), group.rank(), generation};
+  const RankInGeneration place{group.rank(), group.size(), group.rank(), generation};
   return run_at(place, config, group, lanes, link);
 }
 

@@ -38,10 +38,10 @@ bool explicit_path(const JobConfig& config) {
   return config.train.resume_from_checkpoint.kind == ResumeFrom::Kind::kNamed;
 }
 
-bool first_generation(const Place& place) { return place.generation <= 1; }
+bool first_generation(const RankInGeneration& place) { return place.generation <= 1; }
 
 // A checkpoint that this rank could begin from; only step matters until a rank is chosen.
-struct Candidate {
+struct CheckpointCandidate {
   std::int64_t step = -1;           // -1: nothing
   std::optional<TrainState> state;  // loaded already
   // The reason why an expected checkpoint is missing. Thrown only if no other rank has one.
@@ -50,8 +50,8 @@ struct Candidate {
 
 // The checkpoint that the config names. In a later generation it may be gone, also by this run's own pruning,
 // and is not needed if the run has written one of its own.
-void look_at_named(const JobConfig& config, const Place& place, const Program& program,
-                   Candidate* candidate) {
+void look_at_named(const JobConfig& config, const RankInGeneration& place, const Program& program,
+                   CheckpointCandidate* candidate) {
   try {
     candidate->state = load_checkpoint(config.train.resume_from_checkpoint.text, program);
     candidate->step = candidate->state->step;
@@ -61,7 +61,7 @@ void look_at_named(const JobConfig& config, const Place& place, const Program& p
   }
 }
 
-void look_at_newest(const JobConfig& config, const Notice& notice, Candidate* candidate) {
+void look_at_newest(const JobConfig& config, const Notice& notice, CheckpointCandidate* candidate) {
   const auto newest = newest_step(config.output_dir, notice);
   if (newest && *newest > candidate->step) {
     *candidate = {.step = *newest, .state = std::nullopt, .fault = std::nullopt};
@@ -74,9 +74,9 @@ void look_at_newest(const JobConfig& config, const Notice& notice, Candidate* ca
 
 // The first rank of each node looks at the disk. In a later generation the run's own checkpoints count,
 // whatever the config says, since the run left off there.
-Candidate look_at_disk(const JobConfig& config, const Place& place, const Program& program,
-                       const Notice& notice) {
-  Candidate candidate;
+CheckpointCandidate look_at_disk(const JobConfig& config, const RankInGeneration& place,
+                                 const Program& program, const Notice& notice) {
+  CheckpointCandidate candidate;
   if (explicit_path(config) && place.rank == 0) look_at_named(config, place, program, &candidate);
   if (place.local_rank != 0) return candidate;
   if (first_generation(place)) or_throw(refuse_used_directory(config));
@@ -109,7 +109,7 @@ void broadcast_state(ProcessGroup& group, int root, const std::vector<bool>& lac
   for (OptimizerSlot& slot : state.optimizer) broadcast(group, root, lacks, bytes_of(slot.values));
 }
 
-TrainState load_chosen(const JobConfig& config, const Program& program, Candidate candidate) {
+TrainState load_chosen(const JobConfig& config, const Program& program, CheckpointCandidate candidate) {
   if (candidate.state) return *std::move(candidate.state);
   // The look-up of the step has reported faults already.
   auto state = load_newest(config.output_dir, program, [](const std::string&) {});
@@ -229,8 +229,8 @@ ResumePoint go_on(const std::vector<HeldStep>& all, const Program& program, cons
 
 // Whether any node has a good checkpoint of a later step. Reads files only if a directory's name promises
 // one.
-bool is_on_disk_after(std::int64_t step, const JobConfig& config, const Place& place, ProcessGroup& group,
-                      const Notice& notice) {
+bool is_on_disk_after(std::int64_t step, const JobConfig& config, const RankInGeneration& place,
+                      ProcessGroup& group, const Notice& notice) {
   std::int64_t mine = -1;
   if (place.local_rank == 0) {
     const auto there = list_checkpoints(config.output_dir);
@@ -247,9 +247,9 @@ void forget_steps(TrainState& state) {
   for (OptimizerSlot& slot : state.optimizer) std::ranges::fill(slot.values, 0.0f);
 }
 
-ResumePoint begin_anew(const JobConfig& config, const Place& place, const Program& program, const Held& held,
-                       ProcessGroup& group, const Notice& notice) {
-  Candidate mine = look_at_disk(config, place, program, notice);
+ResumePoint begin_anew(const JobConfig& config, const RankInGeneration& place, const Program& program,
+                       const Held& held, ProcessGroup& group, const Notice& notice) {
+  CheckpointCandidate mine = look_at_disk(config, place, program, notice);
   const std::vector<std::int64_t> steps = gathered(group, mine.step);
   const int source = newest_of(steps);
   const std::int64_t newest = steps[static_cast<std::size_t>(source)];
@@ -292,7 +292,7 @@ ResumePoint begin_anew(const JobConfig& config, const Place& place, const Progra
 
 }  // namespace
 
-ResumePoint choose_start(const JobConfig& config, const Place& place, const Program& program,
+ResumePoint choose_start(const JobConfig& config, const RankInGeneration& place, const Program& program,
                          const Held& held, ProcessGroup& group, const Notice& notice) {
   stop_point(StopPoint::kChoosingStart);
   check_one_teacher(program, group);
@@ -325,7 +325,7 @@ std::optional<std::vector<float>> parameters_on_disk(const JobConfig& config, co
 
 }  // namespace
 
-std::optional<std::vector<float>> fetch_parameters(const JobConfig& config, const Place& place,
+std::optional<std::vector<float>> fetch_parameters(const JobConfig& config, const RankInGeneration& place,
                                                    const Program& program, std::int64_t step,
                                                    ProcessGroup& group) {
   std::optional<std::vector<float>> found;

@@ -15,7 +15,7 @@
 
 namespace dtrun::worker {
 
-struct Place {
+struct RankInGeneration {
   int rank = 0, world_size = 1, local_rank = 0;
   std::int64_t generation = 1;
 };
@@ -50,13 +50,13 @@ struct ResumePoint {
 // checkpoint of a later step is preferred. Throws WorkerError: EX_CONFIG if the checkpoint does not fit this
 // job, or if the job is to begin afresh in a directory with another job's results; EX_NOINPUT if there are
 // checkpoints, but no good one.
-ResumePoint choose_start(const JobConfig& config, const Place& place, const Program& program,
+ResumePoint choose_start(const JobConfig& config, const RankInGeneration& place, const Program& program,
                          const Held& held, ProcessGroup& group, const Notice& notice);
 
 // The parameters of the checkpoint of exactly this step, from the first rank whose disk has a good one: in
 // output_dir, or next to the checkpoint that the config names. Returned on rank 0; nothing on other ranks,
 // and if there is no such checkpoint. Called by all ranks.
-std::optional<std::vector<float>> fetch_parameters(const JobConfig& config, const Place& place,
+std::optional<std::vector<float>> fetch_parameters(const JobConfig& config, const RankInGeneration& place,
                                                    const Program& program, std::int64_t step,
                                                    ProcessGroup& group);
 

@@ -43,7 +43,7 @@ struct Agent {
   std::optional<int> kept = {};  // workers that outlived it
 };
 
-struct Connection {
+struct SimulatedStream {
   int agent = 0;
   bool black_hole = false;
   bool closed = false;  // by the coordinator's side
@@ -196,7 +196,7 @@ class Simulator {
   }
 
   void say(const Action& action) {
-    Connection& connection = connections_.at(action.to);
+    SimulatedStream& connection = connections_.at(action.to);
     if (const auto* end = std::get_if<Ended>(&action.body)) {
       result_.exit_code = end->result->exit_code;
       result_.ended_at = now_;
@@ -217,7 +217,7 @@ class Simulator {
   // ---- the network
 
   void send(Agent& agent, std::int64_t generation, decltype(Event::body) body) {
-    Connection& connection = connections_.at(agent.connection);
+    SimulatedStream& connection = connections_.at(agent.connection);
     if (connection.black_hole) return;
     connection.last_up = std::max(connection.last_up, now_ + delay());
     if (chance(settings_.silent_loss)) {
@@ -237,7 +237,7 @@ class Simulator {
   // that loses touch is not waited for.
   void break_connection(const Agent& agent) {
     if (!agent.alive || agent.ended || agent.connection == 0) return;
-    Connection& connection = connections_.at(agent.connection);
+    SimulatedStream& connection = connections_.at(agent.connection);
     if (connection.black_hole || now_ < next_break_) return;
     next_break_ = now_ + kReconnectGrace;
     ++result_.injected.breaks;
@@ -424,7 +424,7 @@ class Simulator {
   }
 
   void happen(const ToAgent& message) {
-    const Connection& connection = connections_.at(message.action.to);
+    const SimulatedStream& connection = connections_.at(message.action.to);
     const int index = connection.agent;
     Agent& agent = agents_[static_cast<std::size_t>(index)];
     if (!agent.alive || agent.connection != message.action.to || connection.black_hole) return;
@@ -475,7 +475,7 @@ class Simulator {
   State state_;
   Invariants invariants_;
   std::vector<Agent> agents_;
-  std::unordered_map<ConnectionId, Connection> connections_;
+  std::unordered_map<ConnectionId, SimulatedStream> connections_;
   SimResult result_;
 };
 

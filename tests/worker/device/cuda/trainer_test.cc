@@ -43,7 +43,7 @@ void train_on_gpus(const JobConfig& config, int world) {
     const Datasets data = load_datasets(config);
     Replica replica(config, data, 1, make_cuda_device(group.rank()));
     TestLink link;
-    const Place place{group.rank(), group.size(), group.rank(), 1};
+    const RankInGeneration place{group.rank(), group.size(), group.rank(), 1};
     REQUIRE(train(replica, place, group, link) == Outcome::kCompleted);
     REQUIRE(replica.device->memory()->peak > 0);
   });

@@ -69,7 +69,7 @@ Start choose(const std::vector<JobConfig>& nodes, std::vector<TrainState> replic
   std::vector<Start> chosen(nodes.size());
   run_as_threads(static_cast<int>(nodes.size()), [&](ProcessGroup& group) {
     const int rank = group.rank();
-    const Place place{rank, group.size(), 0, generation};
+    const RankInGeneration place{rank, group.size(), 0, generation};
     TrainState& own = replicas[rank];
     const Held held{.step = own.parameters.empty() ? std::nullopt : std::optional(own.step),
                     .copied_in = copied_in[rank],

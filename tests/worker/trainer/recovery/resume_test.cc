@@ -19,7 +19,7 @@ std::int64_t run_on_nodes(const Job& job, const std::vector<std::string>& output
   run_as_threads(static_cast<int>(outputs.size()), [&](ProcessGroup& group) {
     TestLink link(stop_at);
     const JobConfig config = job.config(outputs[group.rank()]);
-    const Place place{group.rank(), group.size(), 0, generation};
+    const RankInGeneration place{group.rank(), group.size(), 0, generation};
     REQUIRE(run_at(place, config, group, 1, link) == outcome);
     if (group.rank() == 0) began_at = link.began_at_.value_or(-1);
   });

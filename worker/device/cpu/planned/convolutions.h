@@ -171,7 +171,7 @@ class Convolutions<Fp32Matmuls> {
       for (std::int64_t i = 0; i < count; ++i, d += s.out_size())
         k_.spread(g.spread, d, images + i * g.image);
       const float* taps = weights;
-      for (const InGradientColumns::Phase& phase : g.phases) {
+      for (const InGradientColumns::PixelPhase& phase : g.phases) {
         const bool in_place = g.together == 1 && s.stride == 1;
         float* const c = in_place ? out : sums;
         if (!in_place && add) move_phase<false>(s, phase, count, out, c);
@@ -203,13 +203,14 @@ class Convolutions<Fp32Matmuls> {
   static void by_tap(const schedule::ImageShape& s, const InGradientColumns& g, const float* from,
                      float* to) {
     const int all = s.kernel * s.kernel, matrix = s.out_channels * s.in_channels;
-    for (const InGradientColumns::Phase& phase : g.phases)
+    for (const InGradientColumns::PixelPhase& phase : g.phases)
       for (const int tap : phase.taps)
         for (int i = 0; i < matrix; ++i) *to++ = from[std::int64_t{i} * all + tap];
   }
   // The sum of the products of a phase's taps; `product`: room for one.
-  void add_taps(const schedule::ImageShape& s, const InGradientColumns::Phase& phase, std::int64_t columns,
-                const float* weights, const float* images, bool add, float* c, float* product) {
+  void add_taps(const schedule::ImageShape& s, const InGradientColumns::PixelPhase& phase,
+                std::int64_t columns, const float* weights, const float* images, bool add, float* c,
+                float* product) {
     const auto taps = static_cast<std::int64_t>(phase.taps.size());
     matmul::GatheredMatmul matmul{.m = s.in_channels,
                                   .n = columns,
@@ -234,7 +235,7 @@ class Convolutions<Fp32Matmuls> {
   }
   // Between [count][channels][height][width] and the pixels of a phase, [channels][count][rows][columns].
   template <bool kBack>
-  static void move_phase(const schedule::ImageShape& s, const InGradientColumns::Phase& phase,
+  static void move_phase(const schedule::ImageShape& s, const InGradientColumns::PixelPhase& phase,
                          std::int64_t count, float* images, float* pixels) {
     if (s.stride == 1) {
       const std::int64_t size = std::int64_t{s.height} * s.width;

@@ -94,7 +94,7 @@ struct WeightGradientColumns {
 // pixels], the out gradient moved, for each tap of the weight that reaches the pixels, in their order. Those
 // of the pixels (stride * y + down, stride * x + right) are a phase: the same taps reach them.
 struct InGradientColumns {
-  struct Phase {
+  struct PixelPhase {
     int down, right, rows, columns;
     std::vector<int> taps;
     Table steps, runs;  // of each out channel, for tap after tap; of each row of a sample's pixels
@@ -119,13 +119,13 @@ struct InGradientColumns {
     together = samples_together(s, std::int64_t{s.height} * s.width);
     for (int down = 0; down < std::min(s.stride, s.height); ++down)
       for (int right = 0; right < std::min(s.stride, s.width); ++right) {
-        Phase phase{.down = down,
-                    .right = right,
-                    .rows = (s.height - down + s.stride - 1) / s.stride,
-                    .columns = (s.width - right + s.stride - 1) / s.stride,
-                    .taps = {},
-                    .steps = {},
-                    .runs = {}};
+        PixelPhase phase{.down = down,
+                         .right = right,
+                         .rows = (s.height - down + s.stride - 1) / s.stride,
+                         .columns = (s.width - right + s.stride - 1) / s.stride,
+                         .taps = {},
+                         .steps = {},
+                         .runs = {}};
         for (int tap = 0; tap < s.kernel * s.kernel; ++tap) {
           const int y = down + s.padding - tap / s.kernel, x = right + s.padding - tap % s.kernel;
           if (y % s.stride != 0 || x % s.stride != 0) continue;
@@ -149,7 +149,7 @@ struct InGradientColumns {
   matmul::Spread spread;
   std::size_t image;
   std::int64_t together;
-  std::vector<Phase> phases;
+  std::vector<PixelPhase> phases;
 };
 
 // The memory that all three take at most, in floats.

@@ -132,7 +132,7 @@ void col2im(const Windows& w, const float* columns, float* in_gradient) {
 }
 
 // The part of a window inside the image, and its first value's offset.
-struct Part {
+struct ClippedWindow {
   int height, width;
   std::size_t first;
 };
@@ -147,13 +147,13 @@ inline void each_window(const Windows& w, const Each& each) {
         const int top = up < 0 ? 0 : up, start = left < 0 ? 0 : left;
         const int bottom = up + w.size < w.height ? up + w.size : w.height;
         const int end = left + w.size < w.width ? left + w.size : w.width;
-        each(Part{bottom - top, end - start,
-                  (static_cast<std::size_t>(c) * w.height + top) * w.width + start});
+        each(ClippedWindow{bottom - top, end - start,
+                           (static_cast<std::size_t>(c) * w.height + top) * w.width + start});
       }
 }
 
 void max_pool(const Windows& w, const float* in, float* out) {
-  each_window(w, [&](const Part& part) {
+  each_window(w, [&](const ClippedWindow& part) {
     float best = in[part.first];
     for (int ky = 0; ky < part.height; ++ky)
       for (int kx = 0; kx < part.width; ++kx) {
@@ -167,7 +167,7 @@ void max_pool(const Windows& w, const float* in, float* out) {
 void max_pool_backward(const Windows& w, const float* in, const float* out, const float* out_gradient,
                        bool add, float* in_gradient) {
   if (!add) __builtin_memset(in_gradient, 0, sizeof(float) * w.channels * w.height * w.width);
-  each_window(w, [&](const Part& part) {
+  each_window(w, [&](const ClippedWindow& part) {
     const float best = *out++, left = *out_gradient++;
     for (int i = 0; i < part.height * part.width; ++i) {
       const std::size_t at = part.first + i / part.width * w.width + i % part.width;
