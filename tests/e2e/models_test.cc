@@ -222,10 +222,10 @@ TEST_CASE(
     CHECK_MESSAGE(resumed.exit_code == 0, resumed.err);
     CHECK(resumed.err.find("/train/bf16: false here, true ") != std::string::npos);
   }
-  // oneDNN can be told to leave a set out that the processor has.
+  // A set that the processor has can be left out.
   std::vector<std::string> words =
       job(models(folder)[1], standalone(1), folder / "refused", 4, {"train.bf16=true"});
-  words.insert(words.begin(), {"/usr/bin/env", "ONEDNN_MAX_CPU_ISA=AVX2"});
+  words.insert(words.begin(), {"/usr/bin/env", "DTRUN_CPU=avx2"});
   const Ended refused = run(words);
   CHECK(refused.exit_code == 78);
   CHECK(refused.err.find("/train/bf16: true needs a processor with ") != std::string::npos);

@@ -5,10 +5,11 @@
 namespace dtrun::worker {
 
 // The copies of a table of functions. Each is defined in the file that is compiled for its instruction set,
-// and declared beside the table; CMake compiles the last two for x86-64 only.
+// and declared beside the table; CMake compiles all but the first for x86-64 only.
 template <typename Loops>
 struct Copies {
   static const Loops baseline, avx2, avx512;
+  static const Loops avx512_bf16;  // of matmuls alone, which have other bits
 };
 
 // The copies that this processor runs, the fastest first.

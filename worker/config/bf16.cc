@@ -23,7 +23,8 @@ bool processor_has_bf16() { return has_bf16(); }
 std::string bf16_refusal() {
   const std::string missing = std::string("/train/bf16: true needs a processor with ") + kMissing + " or AMX";
   constexpr char kWayOut[] = "leave it out or set it to false, for fp32";
-  if (has_bf16()) return missing + ", which ONEDNN_MAX_CPU_ISA keeps from use; unset that, or " + kWayOut;
+  if (has_bf16())
+    return missing + ", which DTRUN_CPU in the environment leaves out; unset that, or " + kWayOut;
   return missing + ", and this one has no more than " + largest_set() + "; " + kWayOut;
 }
 

@@ -343,8 +343,8 @@ const std::vector<Option>& table() {
        .range = {.min = 0, .max = 1}},
       {.pointer = "/train/bf16",
        .field = in<kTrain, &TrainConfig::bf16>,
-       .description = "Matmuls in bfloat16 with fp32 sums; all else, including saved files, stays fp32. For "
-                      "mlp and gpt2, on processors with AVX512_BF16 or AMX."},
+       .description = "Matmuls in bfloat16 with fp32 sums; all else, including saved files, stays fp32. On "
+                      "GPUs, and on processors with AVX512_BF16 or AMX."},
       {.pointer = "/train/seed",
        .field = in<kTrain, &TrainConfig::seed>,
        .description = "Seed of initial values, sample order and all other random numbers.",

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "worker/base/buffer.h"
-#include "worker/device/cpu/matmul/fp32_multiplier.h"
+#include "worker/device/cpu/matmul/multiplier.h"
 #include "worker/device/cpu/onednn/matmul.h"
 #include "worker/device/cpu/planned/kernels.h"
 
@@ -26,7 +26,6 @@ double rate_of(int threads, const std::function<std::function<void()>()>& make_w
   std::barrier together(threads);
   std::vector<double> rates(static_cast<std::size_t>(threads));
   const auto measure = [&](int thread) {
-    onednn::use_one_thread();
     const std::function<void()> work = make_work();
     work();  // the first call touches the memory
     together.arrive_and_wait();
@@ -67,12 +66,14 @@ double matmuls(int threads, std::int64_t size, bool bf16) {
   const auto make = [&]() -> std::function<void()> {
     // Shared, since std::function copies its captures and a Buffer cannot be copied.
     const auto memory = std::make_shared<Buffer>(3 * static_cast<std::size_t>(size * size));
-    if (!bf16) {
-      const auto multiplier = std::make_shared<matmul::Fp32Multiplier>();
-      return [=] { multiplier->multiply(square<float>(size, *memory)); };
+    if (bf16 && onednn::has_amx()) {
+      onednn::use_one_thread();
+      const auto multiplier = std::make_shared<onednn::Bf16Multiplier>();
+      return [=] { multiplier->multiply(square<matmul::Bf16>(size, *memory)); };
     }
-    const auto multiplier = std::make_shared<onednn::Bf16Multiplier>();
-    return [=] { multiplier->multiply(square<matmul::Bf16>(size, *memory)); };
+    const auto multiplier = bf16 ? std::make_shared<matmul::Multiplier>(*matmul::bf16_kernels())
+                                 : std::make_shared<matmul::Multiplier>();
+    return [=] { multiplier->multiply(square<float>(size, *memory)); };
   };
   return rate_of(threads, make) * 2 * static_cast<double>(size * size * size);
 }

@@ -10,7 +10,7 @@ namespace dtrun::worker {
 
 // The average rates of one of `threads` threads that all work at the same time: on matmuls of a size that
 // suits the caches, and on reading and writing vectors of `floats` floats in all. Takes about half a second.
-// bf16: measures matmuls of bf16; REQUIRES: onednn::multiplies_bf16().
+// bf16: measures matmuls of bf16; REQUIRES: this processor multiplies bf16.
 Ceilings measure_ceilings(int threads, std::size_t floats, bool bf16);
 
 // The processor's name, and its instruction sets that matter here: "AMD EPYC, AVX-512, bf16".

@@ -176,7 +176,7 @@ void profile(const JobConfig& config, const ProfileRequest& request) {
   } else {
     profile.machine = describe_processor() + ", " + counted(std::thread::hardware_concurrency(), "core") +
                       "; loops for " + planned::kernels().instruction_set +
-                      (config.train.bf16 ? ", matmuls by " + onednn::version() : "");
+                      (config.train.bf16 && onednn::has_amx() ? ", matmuls by " + onednn::version() : "");
     const std::size_t working_set = make_plan(program, config.train.micro_batch_size).arena;
     profile.ceilings = measure_ceilings(lanes, working_set, config.train.bf16);
   }

@@ -10,7 +10,7 @@
 
 #include "tests/support/skip.h"
 #include "tests/worker/model/programs.h"
-#include "worker/device/cpu/matmul/fp32_multiplier.h"
+#include "worker/device/cpu/matmul/multiplier.h"
 
 using namespace dtrun::worker;
 using dtrun::test::skip;
@@ -19,8 +19,8 @@ using schedule::ImageShape;
 
 namespace {
 
-struct Im2colMatmuls : planned::Fp32Matmuls {
-  using Fp32Matmuls::Fp32Matmuls;
+struct Im2colMatmuls : planned::KernelMatmuls {
+  using KernelMatmuls::KernelMatmuls;
 };
 
 struct Results {
@@ -48,9 +48,12 @@ bool same(const std::vector<float>& a, const std::vector<float>& b) {
 
 void check(const ImageShape& s) {
   const InstructionSets<matmul::Kernels> found = matmul::available_kernels();
-  for (int i = 0; i < found.count && found.sets[i]->multiply != nullptr; ++i)
+  std::vector<const matmul::Kernels*> sets(found.sets, found.sets + found.count);
+  sets.push_back(matmul::bf16_kernels());
+  std::erase_if(sets, [](const matmul::Kernels* set) { return set == nullptr || set->multiply == nullptr; });
+  for (const matmul::Kernels* const set : sets)
     for (const bool add : {false, true}) {
-      CAPTURE(std::string(found.sets[i]->instruction_set));
+      CAPTURE(std::string(set->instruction_set));
       CAPTURE(add);
       CAPTURE(s.samples);
       CAPTURE(s.in_channels);
@@ -62,10 +65,10 @@ void check(const ImageShape& s) {
       CAPTURE(s.padding);
       const std::size_t patch = std::size_t(s.in_channels) * s.kernel * s.kernel;
       std::vector<float> windows(patch * s.out_size() / s.out_channels);
-      const Results expected = convolve<Im2colMatmuls>(*found.sets[i], s, add, windows.data());
+      const Results expected = convolve<Im2colMatmuls>(*set, s, add, windows.data());
       // Exactly as long as it says, so that a sanitizer sees more; with what another convolution left.
       std::vector<float> scratch = random_values(7, planned::gathered_floats(s));
-      const Results made = convolve<planned::Fp32Matmuls>(*found.sets[i], s, add, scratch.data());
+      const Results made = convolve<planned::KernelMatmuls>(*set, s, add, scratch.data());
       CHECK(same(made.out, expected.out));
       CHECK(same(made.weight_gradient, expected.weight_gradient));
       CHECK(same(made.in_gradient, expected.in_gradient));

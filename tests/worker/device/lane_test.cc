@@ -15,7 +15,7 @@
 #include "tests/worker/model/reference.h"
 #include "worker/base/error.h"
 #include "worker/config/bf16.h"
-#include "worker/device/cpu/onednn/matmul.h"
+#include "worker/device/cpu/matmul/kernels.h"
 #include "worker/device/cpu/planned/generator.h"
 #include "worker/device/device.h"
 #include "worker/device/lane_team.h"
@@ -62,11 +62,12 @@ reference::Result expected(const Program& program, const Problem& problem, int s
 std::vector<Program> in_each_format(Program program) {
   std::vector<Program> programs{program};
   program.bf16 = true;
-  if (onednn::multiplies_bf16()) programs.push_back(std::move(program));
+  if (matmul::bf16_kernels() != nullptr) programs.push_back(std::move(program));
   return programs;
 }
 
 bool is_pool(const Node& node) { return std::holds_alternative<MaxPool2d>(node.op); }
+bool is_batch_norm(const Node& node) { return std::holds_alternative<BatchNorm>(node.op); }
 
 // Length of the difference, relative to the right vector's.
 double distance(const std::vector<float>& gradient, const std::vector<double>& right) {
@@ -140,7 +141,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a planned lane of bf16 is near fp64, and rounds what is multiplied and nothing else") {
-  if (!onednn::multiplies_bf16()) {
+  if (matmul::bf16_kernels() == nullptr) {
     MESSAGE("skipped: " << bf16_refusal());
     return;
   }
@@ -149,9 +150,12 @@ TEST_CASE("a planned lane of bf16 is near fp64, and rounds what is multiplied an
   for (const NamedProgram& named : programs) {
     Program program = named.program;
     program.bf16 = true;
-    // Of values that are nearly equal a max-pool may pick another one once they are rounded.
-    const double most = std::ranges::any_of(program.nodes, is_pool) ? 0.2 : 2e-2;
     for (const int capacity : {1, 3, 8}) {
+      // Of values that are nearly equal a max-pool may pick another one once they are rounded; and the
+      // variance of few values, by which a batch norm divides, is small now and then.
+      const double most = std::ranges::any_of(program.nodes, is_pool)                          ? 0.2
+                          : capacity == 1 && std::ranges::any_of(program.nodes, is_batch_norm) ? 0.1
+                                                                                               : 2e-2;
       CAPTURE(named.name);
       CAPTURE(capacity);
       const Problem problem(program, capacity);

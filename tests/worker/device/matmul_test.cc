@@ -15,8 +15,8 @@
 #include "tests/worker/model/programs.h"
 #include "worker/base/buffer.h"
 #include "worker/base/error.h"
-#include "worker/device/cpu/matmul/fp32_multiplier.h"
 #include "worker/device/cpu/matmul/kernels.h"
+#include "worker/device/cpu/matmul/multiplier.h"
 
 using namespace dtrun::worker;
 using dtrun::test::skip;
@@ -134,6 +134,7 @@ TEST_CASE("a matmul scales, adds, and leaves alone what lies between the rows") 
   for (const Size m : {1, 7, 33, 200})
     for (const Size k : {0, 20, 700}) check({.m = m, .n = 77, .k = k, .alpha = 0.5f, .gap = 3, .bias = true});
   check({.m = 9, .n = 600, .k = 530, .bias = true});
+  for (const Size m : {1, 3, 40, 300}) check({.m = m, .n = 1, .k = 530, .bias = true});
   for (const bool add : {false, true}) {
     check({.m = 15, .n = 33, .k = 20, .alpha = 0.125f, .add = add, .gap = 5});
     check({.m = 64, .n = 300, .k = 700, .alpha = -1.5f, .add = add, .gap = 3});
@@ -164,15 +165,15 @@ TEST_CASE("an empty matmul does nothing, and what is not finite stays so") {
   const float infinity = std::numeric_limits<float>::infinity();
   const std::vector<float> a{1, infinity, 2, 3}, b{1, 0, 0, 1};
   float c[4] = {};
-  matmul::Fp32Multiplier().multiply({.m = 2,
-                                     .n = 2,
-                                     .k = 2,
-                                     .a = a.data(),
-                                     .a_stride = 2,
-                                     .b = b.data(),
-                                     .b_stride = 2,
-                                     .c = c,
-                                     .c_stride = 2});
+  matmul::Multiplier().multiply({.m = 2,
+                                 .n = 2,
+                                 .k = 2,
+                                 .a = a.data(),
+                                 .a_stride = 2,
+                                 .b = b.data(),
+                                 .b_stride = 2,
+                                 .c = c,
+                                 .c_stride = 2});
   CHECK(std::isnan(c[0]));  // 1 * 1 + infinity * 0
   CHECK(c[1] == infinity);
   CHECK(c[2] == 2);

@@ -1,9 +1,15 @@
-// The matmuls of fp32, compiled once per instruction set (kernels_impl.h). All sets give the same bits, in
-// every layout and however a matmul is cut into tiles, because the sum of each element has one order:
+// Matmuls of matrices of fp32, compiled once per instruction set (kernels_impl.h). All sets give the same
+// bits, in every layout and however a matmul is cut into tiles, because the sum of each element has one
+// order:
 //
 //   k is cut into ceil(k / kBlock) blocks of equal length, the first ones longer by one where they do not
 //   divide it. The sum of a block is one chain of fused multiply-adds from 0, in the order of k; times alpha
 //   it is added to c, or to the bias, in the order of the blocks.
+//
+// Copies::avx512_bf16 rounds both matrices to bf16 on the way. The same holds for its bits, with pairs of
+// neighbours along k in the place of k's values: VDPBF16PS adds the second product of a pair, then the first,
+// each rounded once, and takes what is less than a normal number as zero (Intel's manual, volume 2; so do
+// AMD's processors).
 #pragma once
 
 #include <cstddef>
@@ -28,8 +34,11 @@ struct Kernels {
                            const std::int32_t* places, float* out) = nullptr;
 };
 
-// All sets that this processor runs, the fastest first.
+// All sets for fp32 that this processor runs, the fastest first.
 InstructionSets<Kernels> available_kernels();
+
+// Those that round to bf16; null: this processor has no AVX512_BF16, or DTRUN_CPU leaves it out.
+const Kernels* bf16_kernels();
 
 }  // namespace dtrun::worker::matmul
 
@@ -41,5 +50,7 @@ template <>
 const matmul::Kernels Copies<matmul::Kernels>::avx2;
 template <>
 const matmul::Kernels Copies<matmul::Kernels>::avx512;
+template <>
+const matmul::Kernels Copies<matmul::Kernels>::avx512_bf16;
 
 }  // namespace dtrun::worker

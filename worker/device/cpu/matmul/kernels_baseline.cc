@@ -6,6 +6,7 @@
 #define DTRUN_KERNELS_NAME "NEON"
 #define DTRUN_VECTOR 4
 #define DTRUN_ROWS 12
+#define DTRUN_PAIRS 0
 #define DTRUN_ACCUMULATE(a, b, sum) sum = vfmaq_f32(sum, a, b)
 #include "worker/device/cpu/matmul/kernels_impl.h"
 #else

@@ -9,67 +9,36 @@
 // their distance would have them share few sets of the cache. Meanwhile tiles ask for the memory that is read
 // or copied next.
 //
+// With DTRUN_PAIRS the values are rounded to bf16 when they are copied, so all rows and columns are. What a
+// tile reads in the place of a float is then a word: two values, neighbours along k, the first one in the
+// lower half. An odd k has a zero behind it.
+//
 // Includes nothing that has inline functions with external linkage: a copy of one compiled for AVX-512 must
 // not become the program's only copy. The including file defines DTRUN_KERNELS (a namespace),
 // DTRUN_KERNELS_NAME, DTRUN_VECTOR (floats in a vector register), DTRUN_ROWS (2 * DTRUN_ROWS + 3 registers
-// are in use) and DTRUN_ACCUMULATE(a, b, sum): sum += a * b of vectors, rounded once.
-#include "worker/device/cpu/matmul/kernels.h"
+// are in use), DTRUN_PAIRS (0 or 1) and DTRUN_ACCUMULATE(a, b, sum): sum += a * b of vectors, rounded once;
+// of words the sum of both products. With pairs also DTRUN_ROUND(low, high, to), which makes 2 * DTRUN_VECTOR
+// values of bf16 of two vectors of floats.
+#include "worker/device/cpu/matmul/packing_impl.h"
 
 namespace dtrun::worker::matmul::DTRUN_KERNELS {
 namespace {
 
-using Size = std::int64_t;
-
-constexpr int kVector = DTRUN_VECTOR;
-constexpr int kRows = DTRUN_ROWS;
-constexpr int kColumns = 2 * kVector;
-
-constexpr Size kLine = 16;            // floats of a line of the cache
 constexpr int kPanels = 8;            // at a time: they stay in the second-level cache
 constexpr int kPanelsOfFew = 2;       // … and if each serves few rows: the next are asked for early
 constexpr Size kFewRows = 5 * kRows;  // too few to be worth a copy of the columns
 constexpr Size kSomeRows = 256;       // too few for more than kPanelsOfFew
 constexpr Size kFewPanels = 4;        // too few to be worth a copy of the rows
-constexpr Size kStripStep = (kRows + kVector - 1) / kVector * kVector;  // of rows side by side: whole vectors
-constexpr Size kStripFloats = 300 * 1024;        // of all strips that are kept at a time
 constexpr Size kSameSet = 4096 / sizeof(float);  // a distance with which all rows share one set
 
 constexpr Size kPanelFloats = kBlock * kColumns;
 constexpr Size kTileFloats = kRows * kColumns;
 constexpr Size kScratch = kTileFloats + kPanels * kPanelFloats + kVector + kStripFloats + kStripStep;
 
-using Vector = float __attribute__((vector_size(4 * kVector)));
-
-inline Vector load(const float* from) {
-  Vector value;
-  __builtin_memcpy(&value, from, sizeof value);
-  return value;
-}
-inline void store(float* to, Vector value) { __builtin_memcpy(to, &value, sizeof value); }
 [[gnu::always_inline]] inline Vector multiply_add(Vector a, Vector b, Vector sum) {
   DTRUN_ACCUMULATE(a, b, sum);
   return sum;
 }
-inline Size smaller(Size a, Size b) { return a < b ? a : b; }
-
-template <int...>
-struct Indices {};
-template <int Count, int... Index>
-constexpr auto indices(Indices<Index...> = {}) {
-  if constexpr (sizeof...(Index) == Count)
-    return Indices<Index...>{};
-  else
-    return indices<Count>(Indices<Index..., sizeof...(Index)>{});
-}
-
-// Lines of a matrix along k: element (line, k) is at[line * line_stride + k * step].
-struct Lines {
-  const float* at;
-  Size line_stride;
-  Size step;  // 1, or line_stride is
-
-  Lines from(Size line, Size k) const { return {at + line * line_stride + k * step, line_stride, step}; }
-};
 
 // ---- memory that is needed soon
 
@@ -172,172 +141,6 @@ constexpr Tiles tiles(Indices<Row...>) {
 }
 constexpr Tiles kTiles = tiles(indices<kRows>());
 
-// The rows of the next tile: the last two share what is left, since a tile of few rows waits for its sums.
-inline int tile_rows(Size left) {
-  const bool whole = left >= 2 * kRows || left <= kRows;
-  return static_cast<int>(whole ? smaller(left, kRows) : (left + 1) / 2);
-}
-
-// ---- panels
-
-// The off-diagonal Distance x Distance blocks of a and b change places.
-template <int Distance, int... Lane>
-inline void exchange(Indices<Lane...>, Vector& a, Vector& b) {
-  const Vector low = __builtin_shufflevector(a, b, ((Lane & Distance) ? kVector + Lane - Distance : Lane)...);
-  const Vector high =
-      __builtin_shufflevector(a, b, ((Lane & Distance) ? kVector + Lane : Lane + Distance)...);
-  a = low, b = high;
-}
-template <int Distance>
-inline void exchange_all(Vector* rows) {
-#pragma GCC unroll 16
-  for (int i = 0; i < kVector; ++i)
-    if (!(i & Distance)) exchange<Distance>(indices<kVector>(), rows[i], rows[i + Distance]);
-}
-inline void transpose(Vector* rows) {
-  if constexpr (kVector > 8) exchange_all<8>(rows);
-  if constexpr (kVector > 4) exchange_all<4>(rows);
-  exchange_all<2>(rows), exchange_all<1>(rows);
-}
-
-// kVector columns, whose k is contiguous; of them `count` exist, the others are zero.
-void pack_transposed(const Lines& columns, Size k, Size count, float* panel) {
-  Size done = 0;
-  for (; done + kVector <= k; done += kVector) {
-    Vector block[kVector];
-#pragma GCC unroll 16
-    for (int i = 0; i < kVector; ++i)
-      block[i] = i < count ? load(columns.at + i * columns.line_stride + done) : Vector{};
-    transpose(block);
-#pragma GCC unroll 16
-    for (int i = 0; i < kVector; ++i) store(panel + (done + i) * kColumns, block[i]);
-  }
-  for (; done < k; ++done)
-    for (int i = 0; i < kVector; ++i)
-      panel[done * kColumns + i] = i < count ? columns.at[i * columns.line_stride + done] : 0;
-}
-
-// The first `count` of the columns, at most kColumns, as a panel; zeros follow them.
-void pack(const Lines& columns, Size k, Size count, float* panel) {
-  if (columns.step == 1) {
-    pack_transposed(columns, k, count, panel);
-    pack_transposed(columns.from(count > kVector ? kVector : 0, 0), k, count - kVector, panel + kVector);
-    return;
-  }
-  for (Size i = 0; i < k; ++i) {
-    const float* const from = columns.at + i * columns.step;
-    float* const to = panel + i * kColumns;
-    if (count == kColumns)
-      store(to, load(from)), store(to + kVector, load(from + kVector));
-    else
-      for (int column = 0; column < kColumns; ++column) to[column] = column < count ? from[column] : 0;
-  }
-}
-
-// A block of k, from `begin` on, of the columns of a matmul: lines of a matrix, or gathered ones.
-struct Columns {
-  Lines lines;
-  const Gathered* gathered;
-  Size begin;
-};
-
-using Lanes = std::int32_t __attribute__((vector_size(4 * kVector)));
-
-// As pack(). A vector whose columns belong to two runs is made of a load from either: the second one begins
-// that far in front of its run. Shorter runs are copied as whole vectors, in the order of the columns and
-// then of k, so that what one has too much is overwritten by the next; a last one writes up to kVector floats
-// behind the panel.
-void pack_gathered(const Columns& columns, Size first, Size k, Size count, float* panel) {
-  const Gathered& g = *columns.gathered;
-  const std::int32_t* const steps = g.steps + columns.begin;
-  Size froms[kColumns], tos[kColumns], firsts[2] = {}, seconds[2] = {};
-  Lanes second[2] = {};
-  int pieces = 0;
-  bool two = true;
-  Size run = first / g.run, within = first % g.run;
-  for (Size to = 0; to < count; ++run, within = 0) {
-    const Size from = g.runs[run] + within, length = smaller(g.run - within, count - to);
-    for (Size i = 0; i < length; i += kVector) froms[pieces] = from + i, tos[pieces++] = to + i;
-    for (Size vector = to / kVector; vector * kVector < to + length; ++vector) {
-      const Size begin = vector * kVector, there = from + begin - to;
-      if (begin >= to) {
-        firsts[vector] = seconds[vector] = there;
-      } else if (there != firsts[vector]) {
-        two = two && firsts[vector] == seconds[vector];
-        seconds[vector] = there;
-        for (Size lane = to - begin; lane < kVector; ++lane) second[vector][lane] = -1;
-      }
-    }
-    to += length;
-  }
-  if (two) {
-    const Size a = firsts[0], b = seconds[0], c = firsts[1], d = seconds[1];
-    const Lanes left = second[0], right = second[1];
-    const bool one = a == b && c == d;
-    for (Size i = 0; one && i < k; ++i, panel += kColumns) {
-      const float* const from = g.at + steps[i];
-      store(panel, load(from + a));
-      store(panel + kVector, load(from + c));
-    }
-    for (Size i = 0; !one && i < k; ++i, panel += kColumns) {
-      const float* const from = g.at + steps[i];
-      store(panel, left ? load(from + b) : load(from + a));
-      store(panel + kVector, right ? load(from + d) : load(from + c));
-    }
-    return;
-  }
-  for (Size i = 0; i < k; ++i, panel += kColumns) {
-    const float* const from = g.at + steps[i];
-    for (int piece = 0; piece < pieces; ++piece) store(panel + tos[piece], load(from + froms[piece]));
-  }
-}
-
-// ---- strips
-
-// Copies of tiles' rows, `depth` values of each, in the form that the rows have in memory.
-struct Strips {
-  float* at;
-  Size stride, step;  // of a strip's rows, and of a row's values
-  Size floats;        // of a strip: an odd number of lines, so neighbours lie in other sets of the cache
-  Size at_once;       // that are copied: more if neighbours in memory belong to different rows
-
-  Strips(float* memory, const Lines& rows, Size depth) : at(memory) {
-    const bool along = rows.step == 1;
-    const Size lines = (depth + kLine - 1) / kLine;
-    stride = along ? (lines | 1) * kLine : 1;
-    step = along ? 1 : kStripStep;
-    floats = ((along ? kRows * stride : kStripStep * lines * kLine) / kLine | 1) * kLine;
-    at_once = along ? 4 : 8;
-  }
-  bool hold(Size rows) const { return rows <= kStripFloats / floats * kRows; }
-  float* strip(Size number) const { return at + number * floats; }
-};
-
-// The next strips of `left` rows, at most strips.at_once, into those from `strip` on. If neighbours in memory
-// belong to different rows it goes through all of them at once, so that each line of the cache is read once.
-void pack_strips(const Lines& rows, Size left, Size k, const Strips& strips, float* strip) {
-  if (rows.step == 1) {
-    for (Size row = 0, number = 0; row < left && number < strips.at_once; ++number, strip += strips.floats) {
-      const int height = tile_rows(left - row);
-      for (int i = 0; i < height; ++i, ++row)
-        __builtin_memcpy(strip + i * strips.stride, rows.at + row * rows.line_stride, k * sizeof(float));
-    }
-    return;
-  }
-  for (Size i = 0; i < k; ++i) {
-    const float* const from = rows.at + i * rows.step;
-    float* to = strip + i * kStripStep;
-    for (Size row = 0, number = 0; row < left && number < strips.at_once; ++number, to += strips.floats) {
-      const int height = tile_rows(left - row);
-      if (row + kStripStep <= left)
-        for (int j = 0; j < kStripStep; j += kVector) store(to + j, load(from + row + j));
-      else
-        for (int j = 0; j < height; ++j) to[j] = from[row + j];
-      row += height;
-    }
-  }
-}
-
 // ---- a matmul
 
 // Element (row, column) of c is at[row * row_stride + column * column_stride]; one of the strides is 1. The
@@ -358,6 +161,9 @@ struct Out {
   Out transposed() const {
     return {at, column_stride, row_stride, alpha, base, base_column_stride, base_row_stride};
   }
+  // Whether c's neighbours are those of a tile's column. With one column or row both of c's strides are 1:
+  // then the bias' tell.
+  bool across() const { return column_stride != 1 || (base != nullptr && base_column_stride != 1); }
   Out added_to() const { return {at, row_stride, column_stride, alpha, at, row_stride, column_stride}; }
 };
 
@@ -372,7 +178,7 @@ inline void put_line(Size length, const float* from, const float* base, float* t
 
 // Takes over what of a tile in memory exists in c.
 void put(const float* tile, int rows, Size columns, const Out& out) {
-  const bool across = out.row_stride == 1;  // c's neighbours are those of a tile's column
+  const bool across = out.across();
   const Size lines = across ? columns : rows, length = across ? rows : columns;
   const Size out_stride = across ? out.column_stride : out.row_stride;
   const Size base_stride = across ? out.base_column_stride : out.base_row_stride;
@@ -392,11 +198,12 @@ struct Panel {
   Size columns;  // that exist
 };
 
-// `rows`, `panel`: of a part of k. Scalars where they change from part to part: a struct goes through memory.
+// `rows`, `panel`: of a part of k, as words. Scalars where they change from part to part: a struct goes
+// through memory.
 void compute_tile(const float* rows, Size line_stride, Size step, int count, const float* panel,
                   const Panel& of, Size k, const Out& out, Ahead& ahead, float* scratch) {
   const Tile compute = kTiles.of[count - 1];
-  if (out.column_stride == 1 && of.columns == kColumns) {
+  if (!out.across() && of.columns == kColumns) {
     compute(k, rows, line_stride, step, panel, of.step, out.at, out.row_stride, out.alpha, out.base,
             out.base_row_stride, &ahead);
   } else {
@@ -405,20 +212,24 @@ void compute_tile(const float* rows, Size line_stride, Size step, int count, con
   }
 }
 
-// The panels of `most` columns from `first` on, or of those that are left; returns their number.
-Size make_panels(const Columns& columns, Size first, Size most, Size n, Size m, Size k, float* memory,
-                 Panel* panels) {
+// The panels of `most` columns from `first` on, or of those that are left, for parts of k; returns their
+// number.
+Size make_panels(const Columns& columns, Size first, Size most, Size n, Size m, Size k, Size parts,
+                 float* memory, Panel* panels) {
   Size count = 0;
   for (Size column = first; column < smaller(n, first + most); column += kColumns, ++count) {
     const Size there = smaller(kColumns, n - column);
     float* const copy = memory + count * kPanelFloats;
     panels[count] = {copy, kColumns, there};
     if (columns.gathered != nullptr) {
-      pack_gathered(columns, column, k, there, copy);
+      const Size at_once = kPairs ? k : parts * k;  // a word belongs to one part
+      for (Size done = 0; done < parts * k; done += at_once)
+        pack_gathered({{}, columns.gathered, columns.begin + done}, column, at_once, there,
+                      copy + done / k * words(k) * kColumns);
       continue;
     }
     const Lines here = columns.lines.from(column, columns.begin);
-    if (here.line_stride == 1 && here.step != 1 && there == kColumns && m <= kFewRows)
+    if (!kPairs && here.line_stride == 1 && here.step != 1 && there == kColumns && m <= kFewRows)
       panels[count] = {here.at, here.step, there};
     else
       pack(here, k, there, copy);
@@ -435,14 +246,15 @@ Ahead columns_ahead(const Columns& columns, Size first, Size count, Size k) {
 void multiply_parts(const Lines& rows, Size part_stride, Size m, const Columns& columns, Size n, Size k,
                     Size parts, Size more, const Out& out, float* scratch) {
   float* const panels = scratch + kTileFloats;
-  const Strips strips(panels + kPanels * kPanelFloats + kVector, rows, parts * k);
+  const Size depth = words(k);
+  const Strips strips(panels + kPanels * kPanelFloats + kVector, rows, parts * depth);
   const bool same_set = (rows.step == 1 ? rows.line_stride : rows.step) % kSameSet == 0;
-  const bool copy_rows = n > (same_set ? 1 : rows.step == 1 ? n : kFewPanels) * kColumns;
+  const bool copy_rows = kPairs || n > (same_set ? 1 : rows.step == 1 ? n : kFewPanels) * kColumns;
   const bool keep_strips = strips.hold(m);
   const Size together = (m <= kSomeRows ? kPanelsOfFew : kPanels) * kColumns;
   for (Size first = 0; first < n; first += together) {
     Panel group[kPanels];
-    const Size count = make_panels(columns, first, together, n, m, parts * k, panels, group);
+    const Size count = make_panels(columns, first, together, n, m, k, parts, panels, group);
     const bool last = first + together >= n, new_rows = !copy_rows || first == 0 || !keep_strips;
     Ahead next_rows, next_columns;
     if (last)
@@ -455,23 +267,24 @@ void multiply_parts(const Lines& rows, Size part_stride, Size m, const Columns& 
       if (new_rows && strip % strips.at_once == 0) {
         for (Size part = 0; copy_rows && part < parts; ++part)
           pack_strips(Lines{rows.at + part * part_stride, rows.line_stride, rows.step}.from(row, 0), m - row,
-                      k, strips, copy + part * k * strips.step);
+                      k, strips, copy + part * depth * strips.step);
         const Size end = smaller(m, row + strips.at_once * kRows);
         next_rows = Ahead(rows.from(end, 0), smaller(m - end, strips.at_once * kRows), k);
       }
       Ahead& ahead = next_rows.done() ? next_columns : next_rows;
       const int height = tile_rows(m - row);
       const Lines here = copy_rows ? Lines{copy, strips.stride, strips.step} : rows.from(row, 0);
-      const Size next = copy_rows ? k * here.step : part_stride;
+      const Size next = copy_rows ? depth * here.step : part_stride;
       for (Size i = 0; i < count; ++i) {
         const Panel& panel = group[i];
         const Out to = out.from(row, first + i * kColumns);
-        compute_tile(here.at, here.line_stride, here.step, height, panel.at, panel, k, to, ahead, scratch);
+        compute_tile(here.at, here.line_stride, here.step, height, panel.at, panel, depth, to, ahead,
+                     scratch);
         if (parts == 1) continue;
         const Out added = to.added_to();
         for (Size part = 1; part < parts; ++part)
           compute_tile(here.at + part * next, here.line_stride, here.step, height,
-                       panel.at + part * k * panel.step, panel, k, added, ahead, scratch);
+                       panel.at + part * depth * panel.step, panel, depth, added, ahead, scratch);
       }
       row += height;
     }
@@ -479,9 +292,9 @@ void multiply_parts(const Lines& rows, Size part_stride, Size m, const Columns& 
 }
 
 void multiply_lines(const Lines& rows, Size m, Columns columns, Size n, Size k, Out out, float* scratch) {
-  const Size blocks = k <= kBlock ? 1 : (k + kBlock - 1) / kBlock;
+  const Size all = words(k), blocks = all <= kBlock ? 1 : (all + kBlock - 1) / kBlock;
   for (Size block = 0, begin = 0; block < blocks; ++block, out = out.added_to()) {
-    const Size size = k / blocks + (block < k % blocks ? 1 : 0);
+    const Size size = smaller((all / blocks + (block < all % blocks ? 1 : 0)) * kInWord, k - begin);
     multiply_parts(rows.from(0, begin), 0, m, columns, n, size, 1, k - begin - size, out, scratch);
     begin += size, columns.begin += size;
   }
@@ -507,12 +320,13 @@ void multiply_gathered(const GatheredMatmul& p, float* scratch) {
   const Lines a{p.a, p.a_transposed ? 1 : p.a_stride, p.a_transposed ? p.a_stride : 1};
   Out out{p.c, p.c_stride, 1, 1, nullptr, 0, 1};
   if (p.add) out = out.added_to();
-  const Size together = p.k < kBlock ? kBlock / p.k : 1;  // parts, whose panels are as long as others
+  const Size depth = words(p.k);
+  const Size together = depth < kBlock ? kBlock / depth : 1;  // parts, whose panels are as long as others
   for (Size part = 0; part < p.parts; part += together, out = out.added_to()) {
     const Lines rows{a.at + part * p.part_stride, a.line_stride, a.step};
     const Columns columns{{}, &p.b, part * p.k};
     const Size parts = smaller(together, p.parts - part);
-    if (p.k <= kBlock)
+    if (depth <= kBlock)
       multiply_parts(rows, p.part_stride, p.m, columns, p.n, p.k, parts, 0, out, scratch);
     else
       multiply_lines(rows, p.m, columns, p.n, p.k, out, scratch);

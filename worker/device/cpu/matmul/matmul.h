@@ -1,4 +1,4 @@
-// A matmul as data, for the calling thread: of fp32 by fp32_multiplier.h, of bf16 by onednn/matmul.h.
+// A matmul as data, for the calling thread: of fp32 by multiplier.h, of bf16 by onednn/matmul.h.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 #include <dnnl.hpp>
 #include <string>
 
+#include "worker/base/runnable.h"
 #include "worker/device/cpu/onednn/matmul.h"
 
 namespace dtrun::worker::onednn {
@@ -47,11 +48,6 @@ std::string instruction_set() {
   return text;
 }
 
-bool multiplies_bf16() { return has(dnnl::cpu_isa::avx512_core_bf16); }
-
-std::string bf16_unit() {
-  if (has(dnnl::cpu_isa::avx512_core_amx)) return "AMX";
-  return multiplies_bf16() ? "AVX512_BF16" : "none";
-}
+bool has_amx() { return has(dnnl::cpu_isa::avx512_core_amx) && is_allowed("amx"); }
 
 }  // namespace dtrun::worker::onednn

@@ -1,4 +1,4 @@
-// Matmuls of bf16 by oneDNN on the calling thread, and the facts about oneDNN that results depend on.
+// Matmuls of bf16 by oneDNN on AMX, on the calling thread, and the facts about oneDNN that results depend on.
 #pragma once
 
 #include <memory>
@@ -17,13 +17,12 @@ using matmul::Bf16, matmul::Matmul;
 // "oneDNN 2.6.3"
 std::string version();
 
-// The largest instruction set that oneDNN's kernels use here: the processor's, or a smaller one that
-// ONEDNN_MAX_CPU_ISA sets. "AVX2", "AVX512_CORE_AMX".
+// The largest instruction set that oneDNN's kernels use here. "AVX512_CORE_AMX".
 std::string instruction_set();
 
-// The unit of the processor that multiplies bf16 for oneDNN: "AMX", "AVX512_BF16" or "none". The units differ
-// in the bits of their results.
-std::string bf16_unit();
+// Whether oneDNN multiplies bf16 by AMX here: the processor has it, and neither DTRUN_CPU nor
+// ONEDNN_MAX_CPU_ISA leaves it out.
+bool has_amx();
 
 // Matmuls of bf16 that are summed in fp32. Keeps the primitive that oneDNN compiled for each shape, so that
 // only the first matmul of a shape takes milliseconds. Used by one thread, which has called
@@ -40,9 +39,5 @@ class Bf16Multiplier {
   struct Compiled;
   std::unique_ptr<Compiled> compiled_;
 };
-
-// Whether oneDNN has kernels for matmuls of bf16 here: the processor has the instructions, and
-// ONEDNN_MAX_CPU_ISA does not exclude them.
-bool multiplies_bf16();
 
 }  // namespace dtrun::worker::onednn

@@ -95,9 +95,9 @@ class Convolutions {
 
 // Some samples at a time, without a matrix of windows: each panel of a matmul is gathered beside its product.
 template <>
-class Convolutions<Fp32Matmuls> {
+class Convolutions<KernelMatmuls> {
  public:
-  Convolutions(Fp32Matmuls& matmuls, float* columns)
+  Convolutions(KernelMatmuls& matmuls, float* columns)
       : matmuls_(matmuls), k_(matmuls.kernels()), scratch_(columns) {}
 
   void forward(const schedule::ImageShape& s, const float* in, std::size_t weight, bool add, float* out) {
@@ -255,7 +255,7 @@ class Convolutions<Fp32Matmuls> {
         }
   }
 
-  Fp32Matmuls& matmuls_;
+  KernelMatmuls& matmuls_;
   const matmul::Kernels& k_;
   float* const scratch_;
 };

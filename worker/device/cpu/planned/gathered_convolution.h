@@ -158,12 +158,12 @@ inline std::size_t gathered_floats(const schedule::ImageShape& s) {
       {ForwardColumns(s).floats(s), WeightGradientColumns(s).floats(s), InGradientColumns(s).floats(s)});
 }
 
-// Floats that a lane works in beside its arena and scores: Plan::columns, or what its convolutions of fp32
-// take.
+// Floats that a lane works in beside its arena and scores, at most: what its convolutions take, of which
+// those by AMX take Plan::columns.
 inline std::size_t lane_columns(const Program& program, const Plan& plan, int capacity) {
-  if (program.bf16 || plan.group > 1) return plan.columns;
+  if (plan.group > 1) return plan.columns;
   const schedule::Places places(program, plan, static_cast<std::size_t>(capacity), false);
-  std::size_t floats = 0;
+  std::size_t floats = program.bf16 ? plan.columns : 0;
   for (const Node& node : program.nodes)
     if (const auto* const convolution = std::get_if<Conv2d>(&node.op))
       floats = std::max(floats, gathered_floats(places.image(*convolution, node)));

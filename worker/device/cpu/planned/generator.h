@@ -7,7 +7,7 @@
 
 #include "worker/base/buffer.h"
 #include "worker/base/error.h"
-#include "worker/device/cpu/matmul/fp32_multiplier.h"
+#include "worker/device/cpu/matmul/multiplier.h"
 #include "worker/device/cpu/planned/kernels.h"
 #include "worker/model/program.h"
 
@@ -52,7 +52,7 @@ class Generator {
   const Program program_;
   const std::vector<float> parameters_;
   const planned::Kernels& k_ = planned::kernels();
-  matmul::Fp32Multiplier multiplier_;
+  matmul::Multiplier multiplier_;
   std::vector<Buffer> values_;  // of each value: one row
   std::vector<Buffer> past_;    // of each node: attention's rows of [query | key | value] so far
   Buffer scores_;               // [longest]

@@ -507,7 +507,7 @@ class PlannedLane final : public Lane, private LaneMemory {
   const GroupOps groups_{*this};
   GroupNorm norm_{*this};
   const Buffer scores_;  // attention's scores, and their gradients
-  Matmuls matmuls_;
+  Matmuls matmuls_{program().bf16};
   Convolutions<Matmuls> convolutions_{matmuls_, columns()};
   LaneClock clock_;
   const std::unique_ptr<Stream> stream_ = make_cpu_arithmetic()->make_stream();
@@ -538,12 +538,11 @@ class PlannedLane final : public Lane, private LaneMemory {
 
 std::unique_ptr<Lane> make_planned_lane(const Program& program, int capacity, const PlanFor& layout,
                                         LaneClock clock, const PlanFor& of_teacher) {
-  onednn::use_one_thread();
   using namespace planned;
-  if (program.bf16)
-    return std::make_unique<PlannedLane<Bf16Matmuls>>(program, capacity, layout, std::move(clock),
+  if (program.bf16 && onednn::has_amx())
+    return std::make_unique<PlannedLane<AmxMatmuls>>(program, capacity, layout, std::move(clock), of_teacher);
+  return std::make_unique<PlannedLane<KernelMatmuls>>(program, capacity, layout, std::move(clock),
                                                       of_teacher);
-  return std::make_unique<PlannedLane<Fp32Matmuls>>(program, capacity, layout, std::move(clock), of_teacher);
 }
 
 }  // namespace dtrun::worker

@@ -1,8 +1,8 @@
-// The matmuls of a planned lane, in fp32, or with inputs rounded to bf16 and sums in fp32. The lane
-// is a template over the class. Both classes read the flat parameters of parameters_changed(), which the
-// caller keeps, and see a matrix of fp32 values through operand(): the values themselves, or a rounded copy
-// of them, which stays valid until operand() is called with the same number. kept_operand() makes no copy of
-// values that one was made of since forget().
+// The matmuls of a planned lane, in fp32, or with inputs rounded to bf16 and sums in fp32. The lane is a
+// template over the class: our kernels, or oneDNN's for AMX. Both classes read the flat parameters of
+// parameters_changed(), which the caller keeps, and see a matrix of fp32 values through operand(): the values
+// themselves, or a rounded copy of them, which stays valid until operand() is called with the same number.
+// kept_operand() makes no copy of values that one was made of since forget().
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include "worker/base/buffer.h"
 #include "worker/base/error.h"
 #include "worker/config/bf16.h"
-#include "worker/device/cpu/matmul/fp32_multiplier.h"
+#include "worker/device/cpu/matmul/multiplier.h"
 #include "worker/device/cpu/onednn/matmul.h"
 #include "worker/device/cpu/planned/kernels.h"
 
@@ -21,11 +21,13 @@ namespace dtrun::worker::planned {
 // Names of the copies that a lane uses at a time.
 enum Operand { kLeft, kRight, kScores, kScoreGradients, kOperands };
 
-class Fp32Matmuls {
+class KernelMatmuls {
  public:
   using Element = float;
-  Fp32Matmuls() = default;
-  explicit Fp32Matmuls(const matmul::Kernels& kernels) : multiplier_(kernels) {}
+  // Throws WorkerError (EX_CONFIG) where this processor cannot.
+  explicit KernelMatmuls(bool bf16)
+      : multiplier_(bf16 ? matmul::Multiplier(bf16_kernels()) : matmul::Multiplier()) {}
+  explicit KernelMatmuls(const matmul::Kernels& kernels) : multiplier_(kernels) {}
   void parameters_changed(const float* flat, std::size_t) { weights_ = flat; }
   const float* weight(std::size_t offset) const { return weights_ + offset; }
   const float* operand(Operand, const float* values, std::size_t) const { return values; }
@@ -36,16 +38,20 @@ class Fp32Matmuls {
   const matmul::Kernels& kernels() const { return multiplier_.kernels(); }
 
  private:
-  matmul::Fp32Multiplier multiplier_;
+  static const matmul::Kernels& bf16_kernels() {
+    const matmul::Kernels* const kernels = matmul::bf16_kernels();
+    return kernels != nullptr ? *kernels : throw WorkerError(kExitConfig, bf16_refusal());
+  }
+
+  matmul::Multiplier multiplier_;
   const float* weights_ = nullptr;
 };
 
-class Bf16Matmuls {
+// REQUIRES: onednn::has_amx().
+class AmxMatmuls {
  public:
   using Element = matmul::Bf16;
-  Bf16Matmuls() {
-    if (!onednn::multiplies_bf16()) throw WorkerError(kExitConfig, bf16_refusal());
-  }
+  explicit AmxMatmuls(bool) { onednn::use_one_thread(); }
   void parameters_changed(const float* flat, std::size_t count) { round(flat, count, weights_); }
   const Element* weight(std::size_t offset) const { return values_of(weights_) + offset; }
   const Element* operand(Operand number, const float* values, std::size_t count) {

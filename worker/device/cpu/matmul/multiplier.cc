@@ -1,4 +1,4 @@
-#include "worker/device/cpu/matmul/fp32_multiplier.h"
+#include "worker/device/cpu/matmul/multiplier.h"
 
 #include "worker/base/error.h"
 #include "worker/base/runnable.h"
@@ -19,6 +19,13 @@ bool multiplies_fp32() { return fastest<Kernels>().multiply != nullptr; }
 
 InstructionSets<Kernels> available_kernels() { return runnable<Kernels>(); }
 
-Fp32Multiplier::Fp32Multiplier() : Fp32Multiplier(kernels_of_processor()) {}
+const Kernels* bf16_kernels() {
+#ifdef __x86_64__
+  if (runs_avx512() && __builtin_cpu_supports("avx512bf16")) return &Copies<Kernels>::avx512_bf16;
+#endif
+  return nullptr;
+}
+
+Multiplier::Multiplier() : Multiplier(kernels_of_processor()) {}
 
 }  // namespace dtrun::worker::matmul

@@ -1,4 +1,4 @@
-// Matmuls of fp32 by the calling thread, with the same bits on every processor (kernels.h).
+// Matmuls of matrices of fp32 by the calling thread (kernels.h).
 #pragma once
 
 #include "worker/base/buffer.h"
@@ -11,11 +11,12 @@ namespace dtrun::worker::matmul {
 bool multiplies_fp32();
 
 // Used by one thread at a time.
-class Fp32Multiplier {
+class Multiplier {
  public:
-  // Throws WorkerError (EX_CONFIG) on a processor without fused multiply-add.
-  Fp32Multiplier();
-  explicit Fp32Multiplier(const Kernels& kernels) : kernels_(kernels), scratch_(kernels.scratch) {}
+  // Of fp32, with the same bits on every processor. Throws WorkerError (EX_CONFIG) on one without fused
+  // multiply-add.
+  Multiplier();
+  explicit Multiplier(const Kernels& kernels) : kernels_(kernels), scratch_(kernels.scratch) {}
 
   void multiply(const Matmul<float>& matmul) { kernels_.multiply(matmul, scratch_.data()); }
   void multiply_gathered(const GatheredMatmul& matmul) {
