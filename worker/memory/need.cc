@@ -266,7 +266,7 @@ MemoryNeed memory_need(const JobConfig& config, const Program& program, const Da
   need.activations = lanes * kFloat * cpu_lane_floats(program, config.train.micro_batch_size);
   if (program.teacher)
     need.activations +=
-        lanes * kFloat * cpu_lane_floats(program.teacher->program, config.train.micro_batch_size);
+        lanes * kFloat * cpu_lane_floats(program.teacher->program, config.train.micro_batch_size, true);
   need.batches = lanes * rows * kFloat *
                  (program.sample.shape.size() + static_cast<std::uint64_t>(program.sample.targets));
   constexpr std::uint64_t kSumsOfLeaf = 3 * kFloat + sizeof(Block) + sizeof(float*);

@@ -82,6 +82,8 @@ class Planner {
 
   int new_piece(std::size_t floats) {
     pieces_.push_back({.floats = floats, .first = clock(), .last = clock()});
+    // Backward reads it in any case. What nobody reads is written beside the next call's output, too.
+    if (device_.forward_only) use(static_cast<int>(pieces_.size()) - 1);
     return static_cast<int>(pieces_.size()) - 1;
   }
   void use(int piece) {
@@ -178,6 +180,7 @@ class Planner {
       if (node(n).segment < 0) aux_again_[n] = aux_[n];
 
     plan_classifier();
+    if (device_.forward_only) return;
     int segment = -1;
     for (int n = plan_.classifier - 1; n >= 0; --n) {
       if (node(n).segment != segment && node(n).segment >= 0) recompute(node(n).segment);
@@ -196,7 +199,7 @@ class Planner {
     plan_.logit_rows =
         device_.whole_logits || grouped() ? all : std::clamp<std::size_t>(kLogitFloats / classes, 1, all);
     logits_ = new_piece(plan_.logit_rows * plan_.logit_width);
-    if (needs_gradient_[in]) {
+    if (needs_gradient_[in] && !device_.forward_only) {
       call.in[0] = Into::kWrite;
       gradient_[in] = new_piece(size_of(in));
     }
@@ -283,6 +286,7 @@ class Planner {
   }
   void plan_work_memory() {
     plan_.group = device_.group;
+    plan_.forward_only = device_.forward_only;
     if (grouped()) plan_.columns = static_cast<std::size_t>(device_.group) * plan_.logit_width;
     for (const Node& node : program_.nodes) {
       const auto* const linear = std::get_if<Linear>(&node.op);

@@ -53,6 +53,8 @@ struct PlanFor {
   // group padded. Then the samples lie in the arena too, and so do all logits. 1: one sample lies after the
   // other. REQUIRES, if more: fits_groups(program).
   int group = 1;
+  bool forward_only =
+      false;  // of a model that is not trained: nothing is kept for backward, which is not planned
 };
 
 // Whether the program is a chain of the operations that have kernels for groups of samples.
@@ -80,7 +82,8 @@ struct Plan {
   // for the windows of one sample's convolution, or with groups for the input of a linear layer in rows, each
   // padded to a multiple of the group, or a group's logits in rows.
   std::size_t scores = 0, columns = 0;
-  int group = 1;  // PlanFor::group
+  int group = 1;              // PlanFor::group
+  bool forward_only = false;  // then `backward` is the classifier alone, without a gradient
 };
 
 // Query rows that attention computes at a time: their scores against all keys stay in the cache, and keys

@@ -24,6 +24,8 @@ class Lowering {
     steps_.finish(schedule_.forward);
     classify(false);
     steps_.finish(schedule_.evaluate);
+    schedule_.arena = plan_.arena * places_.element();
+    if (plan_.forward_only) return std::move(schedule_);
     classify(true);
     ready(plan_.backward.front());
     const std::vector<Call>& calls = plan_.backward;
@@ -43,7 +45,6 @@ class Lowering {
     }
     steps_.add(Join{}, {}, {});
     steps_.finish(schedule_.backward);
-    schedule_.arena = plan_.arena * places_.element();
     return std::move(schedule_);
   }
 

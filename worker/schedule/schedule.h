@@ -198,7 +198,7 @@ struct Step {
 struct Schedule {
   std::vector<Step> forward;   // without the classifier
   std::vector<Step> evaluate;  // the classifier alone
-  std::vector<Step> backward;  // the classifier, and all steps behind it
+  std::vector<Step> backward;  // the classifier, and all steps behind it; none of a plan that is forward_only
   std::size_t arena = 0;       // bytes
 
   void each_step(const auto& visit) const {

@@ -54,6 +54,7 @@ class Run {
     for (const Call& call : plan_.forward) forward(call, plan_.value, plan_.aux);
     REQUIRE(!plan_.backward.empty());
     classify(plan_.backward.front());
+    if (device.forward_only) return;
     for (std::size_t i = 1; i < plan_.backward.size(); ++i) {
       const Call& call = plan_.backward[i];
       if (call.backward)
@@ -204,6 +205,20 @@ TEST_CASE("nor in groups of samples") {
     for (const int rows : {3, 17}) Run(named.program, rows, {.group = 16});
   }
   for (const NamedProgram& named : planned_programs()) CHECK_FALSE(fits_groups(named.program));
+}
+
+TEST_CASE("a model that only goes forward is planned alike, in the memory of what is read next") {
+  for (const bool joins_calls : {false, true}) {
+    const PlanFor device{.joins_calls = joins_calls, .forward_only = true};
+    for (const NamedProgram& named : planned_programs()) {
+      CAPTURE(named.name);
+      const Run run(named.program, 3, device);
+      CHECK(run.plan().backward.size() == 1);
+    }
+  }
+  const Program program = gpt2_program(deep(false), 7, 13);
+  const std::size_t forward = make_plan(program, 4, {.forward_only = true}).arena;
+  CHECK(forward * 8 < make_plan(program, 4).arena);
 }
 
 TEST_CASE("no call writes to memory that a later one reads") {

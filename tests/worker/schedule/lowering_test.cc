@@ -31,8 +31,11 @@ struct Made {
 
 Made make(
     const Program& program, int samples, bool bf16, int side_streams = 1,
-    const std::function<bool(const MatmulShape&)>& multiplies = [](const MatmulShape&) { return true; }) {
-  Made made{.program = program, .plan = make_plan(program, samples, plan_for_gpu(bf16)), .schedule = {}};
+    const std::function<bool(const MatmulShape&)>& multiplies = [](const MatmulShape&) { return true; },
+    bool forward_only = false) {
+  PlanFor device = plan_for_gpu(bf16);
+  device.forward_only = forward_only;
+  Made made{.program = program, .plan = make_plan(program, samples, device), .schedule = {}};
   made.schedule = make_schedule(made.program, made.plan, samples,
                                 {.bf16 = bf16, .multiplies = multiplies, .side_streams = side_streams});
   return made;
@@ -140,29 +143,43 @@ TEST_CASE("whatever a step reads was written, and no byte lies outside of the ar
   }
 }
 
+void check_in_place(const Schedule& schedule) {
+  schedule.each_step([](const Step& step) {
+    CAPTURE(step.node);
+    CAPTURE(step.work.index());
+    const auto* const multiply = std::get_if<Matmul>(&step.work);
+    for (const ByteRange& write : step.writes) {
+      for (const ByteRange& read : step.reads) {
+        if (!overlap(write, read)) continue;
+        CHECK(write.place == read.place);
+        CHECK(write.bytes == read.bytes);
+        if (multiply != nullptr) CHECK((multiply->shape.add && write.place == multiply->c));
+      }
+      for (const ByteRange& other : step.writes) CHECK((&other == &write || !overlap(write, other)));
+    }
+  });
+}
+
 TEST_CASE("a step writes over what it reads only in place, and a matmul only what it adds to") {
   for (const NamedProgram& named : all_programs()) {
     for (const int samples : {1, 3}) {
       CAPTURE(named.name);
-      const Made made = make(named.program, samples, true);
-      for (const auto* const steps :
-           {&made.schedule.forward, &made.schedule.evaluate, &made.schedule.backward}) {
-        for (const Step& step : *steps) {
-          CAPTURE(step.node);
-          CAPTURE(step.work.index());
-          const auto* const multiply = std::get_if<Matmul>(&step.work);
-          for (const ByteRange& write : step.writes) {
-            for (const ByteRange& read : step.reads) {
-              if (!overlap(write, read)) continue;
-              CHECK(write.place == read.place);
-              CHECK(write.bytes == read.bytes);
-              if (multiply != nullptr) CHECK((multiply->shape.add && write.place == multiply->c));
-            }
-            for (const ByteRange& other : step.writes) CHECK((&other == &write || !overlap(write, other)));
-          }
-        }
-      }
+      check_in_place(make(named.program, samples, true).schedule);
     }
+  }
+}
+
+TEST_CASE("a model that only goes forward has the same steps up to its loss, in less memory, and no others") {
+  const auto all = [](const MatmulShape&) { return true; };
+  for (const NamedProgram& named : all_programs()) {
+    CAPTURE(named.name);
+    const Schedule trained = make(named.program, 3, true).schedule,
+                   forward = make(named.program, 3, true, 0, all, true).schedule;
+    CHECK(forward.forward.size() == trained.forward.size());
+    CHECK(forward.evaluate.size() == trained.evaluate.size());
+    CHECK(forward.backward.empty());
+    CHECK(forward.arena <= trained.arena);
+    check_in_place(forward);
   }
 }
 

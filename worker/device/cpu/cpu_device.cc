@@ -17,7 +17,7 @@ class CpuDevice : public Device {
   std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
     std::call_once(has_lane_, [&] { fingerprint_ = cpu_fingerprint(program); });
     const PlanFor of_teacher =
-        program.teacher == nullptr ? PlanFor() : plan_for_cpu(program.teacher->program, capacity);
+        program.teacher == nullptr ? PlanFor() : plan_for_cpu(program.teacher->program, capacity, true);
     return make_planned_lane(program, capacity, plan_for_cpu(program, capacity), timer_->clock_of(program),
                              of_teacher);
   }

@@ -23,13 +23,13 @@ std::size_t rounded_floats(const Program& program, const Plan& plan, int capacit
 
 }  // namespace
 
-PlanFor plan_for_cpu(const Program& program, int capacity) {
+PlanFor plan_for_cpu(const Program& program, int capacity, bool forward_only) {
   const bool in_groups = capacity >= kRowsWorthAGroup && !program.bf16 && fits_groups(program);
-  return {.group = in_groups ? grouped::kGroup : 1};
+  return {.group = in_groups ? grouped::kGroup : 1, .forward_only = forward_only};
 }
 
-std::size_t cpu_lane_floats(const Program& program, int capacity) {
-  const Plan plan = make_plan(program, capacity, plan_for_cpu(program, capacity));
+std::size_t cpu_lane_floats(const Program& program, int capacity, bool forward_only) {
+  const Plan plan = make_plan(program, capacity, plan_for_cpu(program, capacity, forward_only));
   return plan.arena + plan.scores + planned::lane_columns(program, plan, capacity) +
          (program.bf16 ? rounded_floats(program, plan, capacity) : 0) +
          (program.quantize_aware ? program.size : 0);

@@ -10,11 +10,11 @@
 namespace dtrun::worker {
 
 // In groups of samples (grouped/kernels.h), or one sample after the other. A function of program and capacity
-// alone, so that every lane of a job decides the same.
-PlanFor plan_for_cpu(const Program& program, int capacity);
+// alone, so that every lane of a job decides the same. `forward_only`: for a teacher.
+PlanFor plan_for_cpu(const Program& program, int capacity, bool forward_only = false);
 
 // Floats that a lane allocates for microbatches of `capacity` rows, weights and their gradient not counted.
 // Throws WorkerError (EX_SOFTWARE) for a program that no lane can run.
-std::size_t cpu_lane_floats(const Program& program, int capacity);
+std::size_t cpu_lane_floats(const Program& program, int capacity, bool forward_only = false);
 
 }  // namespace dtrun::worker

@@ -24,8 +24,9 @@ int samples_that_fit(const Program& program, int capacity, std::size_t bytes) {
 
 }  // namespace
 
-Schedule make_checked_schedule(const Program& program, int capacity, int side_streams, Matmuls& matmuls,
-                               CudaArithmetic& arithmetic, CudaStream& stream, UseRecord& use) {
+Schedule make_checked_schedule(const Program& program, int capacity, const PlanFor& plan, int side_streams,
+                               Matmuls& matmuls, CudaArithmetic& arithmetic, CudaStream& stream,
+                               UseRecord& use) {
   const Buffer workspace = arithmetic.try_allocate_bytes(Matmuls::kLargestWorkspace);
   Trial trial(arithmetic, stream, nullptr, 0);
   MatmulCheck check(matmuls, trial, workspace ? workspace.data() : nullptr);
@@ -39,7 +40,7 @@ Schedule make_checked_schedule(const Program& program, int capacity, int side_st
     return passes;
   };
   Schedule schedule =
-      make_schedule(program, make_plan(program, capacity, plan_for_gpu(program.bf16)), capacity,
+      make_schedule(program, make_plan(program, capacity, plan), capacity,
                     {.bf16 = program.bf16, .multiplies = multiplies, .side_streams = side_streams});
   check.require(products_of(schedule));
   const std::string of_all = std::to_string(fused) + " of " + std::to_string(asked) + " matmuls";

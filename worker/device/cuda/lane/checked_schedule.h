@@ -11,10 +11,11 @@
 
 namespace dtrun::worker::cuda {
 
-// The schedule of a program with matmuls that are right on this GPU: an epilogue with which a matmul is
-// wrong becomes a step of its own.
-Schedule make_checked_schedule(const Program& program, int capacity, int side_streams, Matmuls& matmuls,
-                               CudaArithmetic& arithmetic, CudaStream& stream, UseRecord& use);
+// The schedule of a program, for this plan, with matmuls that are right on this GPU: an epilogue with which a
+// matmul is wrong becomes a step of its own.
+Schedule make_checked_schedule(const Program& program, int capacity, const PlanFor& plan, int side_streams,
+                               Matmuls& matmuls, CudaArithmetic& arithmetic, CudaStream& stream,
+                               UseRecord& use);
 
 // Throws WorkerError (EX_CONFIG) if there is no room, with the number of samples that fit.
 Buffer make_arena(const Program& program, int capacity, std::size_t bytes, CudaArithmetic& arithmetic);

@@ -22,8 +22,8 @@ class TeacherForward {
                  const MicrobatchUpload::OnDevice& there, const void* samples)
       : program_(in_elements(teacher.program)),
         launcher_(arithmetic, static_cast<std::size_t>(capacity) * program_.sample.targets, 0, use_),
-        schedule_(
-            make_checked_schedule(program_, capacity, 0, launcher_.matmuls(), arithmetic, stream, use_)),
+        schedule_(make_checked_schedule(program_, capacity, forward_only(program_.bf16), 0,
+                                        launcher_.matmuls(), arithmetic, stream, use_)),
         arena_(make_arena(program_, capacity, schedule_.arena, arithmetic)),
         parameters_(arithmetic.allocate(Where::kDevice, program_.size)) {
     Trial trial(arithmetic, stream, arena_.data(), schedule_.arena);
@@ -61,6 +61,11 @@ class TeacherForward {
   static Program in_elements(Program program) {
     program.bf16 = sizeof(T) == 2;
     return program;
+  }
+  static PlanFor forward_only(bool bf16) {
+    PlanFor plan = plan_for_gpu(bf16);
+    plan.forward_only = true;
+    return plan;
   }
 
   UseRecord use_{false};
