@@ -286,13 +286,13 @@ void CudaArithmetic::written(const float* to, std::size_t floats) {
 
 const __nv_bfloat16* CudaArithmetic::rounded(const float* parameters, std::size_t size, Stream& stream) {
   std::lock_guard lock(mutex_);
-  if (rounded_.of != parameters || rounded_.size != size) {
+  if (rounded_.size != size)
     rounded_ = {.of = parameters,
                 .size = size,
                 .copy = allocate_bytes(size * sizeof(__nv_bfloat16), "the parameters in bf16"),
                 .true_copy = false,
                 .made = {}};
-  }
+  if (rounded_.of != parameters) rounded_.of = parameters, rounded_.true_copy = false;
   auto* const copy = reinterpret_cast<__nv_bfloat16*>(rounded_.copy.data());
   if (!rounded_.true_copy) {
     const EventTimer::Scope timed(timer_, of(stream), [&] {

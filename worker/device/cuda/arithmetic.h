@@ -48,7 +48,8 @@ class CudaArithmetic final : public Arithmetic {
                     const Parallel& parallel) override;
 
   // The parameters rounded to bf16, for use on `stream`. An update writes this copy too; otherwise it is made
-  // here. There is a copy of one vector at a time, the last that was asked for.
+  // here. There is a copy of one vector at a time, the last that was asked for, in the same memory. REQUIRES:
+  // no work is left that uses another vector's.
   const __nv_bfloat16* rounded(const float* parameters, std::size_t size, Stream& stream);
 
  private:

@@ -73,6 +73,31 @@ TEST_CASE("parameters elsewhere are used, not those of the graph") {
   for (int i = 0; i < 3; ++i) CHECK(same_bits(gpu.train(other.microbatch(2)), wanted));
 }
 
+TEST_CASE("parameters that are used in turns keep their graphs, but not more than some") {
+  const Program program = small_gpt2();
+  const Problem problem(program, 2);
+  OnGpu gpu(program, 2);
+  std::vector<Buffer> vectors;
+  const auto graphs_in_turns = [&](std::size_t many) {
+    while (vectors.size() < many) {
+      vectors.push_back(gpu.arithmetic().allocate(Where::kDevice, program.size));
+      gpu.arithmetic().copy(gpu.lane().stream(), vectors.back().data(), problem.parameters.data(),
+                            program.size);
+    }
+    for (int round = 0; round < 3; ++round) {
+      cuda_on_cpu::reset_counters();
+      for (const Buffer& vector : vectors) {
+        gpu.lane().parameters_changed(vector.data());
+        gpu.train(problem.microbatch(2));
+      }
+    }
+    return counters().graphs;
+  };
+  CHECK(graphs_in_turns(3) == 3);
+  CHECK(graphs_in_turns(20) == 0);
+  CHECK(cuda_on_cpu::alive().graphs < 8);
+}
+
 TEST_CASE("kernels whose code waits for no other kernel are launched behind it, whatever the GPU could do") {
   CHECK(cuda::may_launch_programmatically());
   for (const int architecture : {0, 80, 89}) {

@@ -8,7 +8,13 @@ namespace dtrun::worker::cuda {
 
 MicrobatchGraphs::MicrobatchGraphs(CudaStream& stream, bool wanted, UseRecord& use)
     : stream_(stream), use_(use), wanted_(wanted) {
+  parameters_changed({});
   use_.set("graphs", wanted_ ? "not launched yet" : "switched off");
+}
+
+void MicrobatchGraphs::parameters_changed(const Weights& weights) {
+  if (all_.size() == kMostWeights && !all_.contains(weights)) all_.clear();
+  graphs_ = &all_[weights];
 }
 
 bool MicrobatchGraphs::launch(const float* out, const std::function<void()>& enqueue) {
@@ -20,9 +26,9 @@ bool MicrobatchGraphs::launch(const float* out, const std::function<void()>& enq
 }
 
 const CudaGraph* MicrobatchGraphs::graph_of(const float* out, const std::function<void()>& enqueue) {
-  const auto found = graphs_.find(out);
-  if (found == graphs_.end()) {
-    if (graphs_.size() < kMost) graphs_.try_emplace(out);
+  const auto found = graphs_->find(out);
+  if (found == graphs_->end()) {
+    if (graphs_->size() < kMost) graphs_->try_emplace(out);
     return nullptr;
   }
   CudaGraph& graph = found->second;

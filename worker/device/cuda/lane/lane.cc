@@ -95,7 +95,7 @@ class CudaLane final : public Lane {
     LaneMemory<T>& memory = launcher_.memory();
     if (memory.parameters == weights && memory.matrices == matrices) return;
     stream_.wait();
-    graphs_.clear();
+    graphs_.parameters_changed({weights, matrices});
     memory.parameters = weights, memory.matrices = matrices;
   }
 
