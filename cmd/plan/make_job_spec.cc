@@ -104,7 +104,7 @@ std::string gpu_obstacle(Draft& draft) {
   if (!draft.config)
     return draft.gpus().gpus.empty() ? "no GPU here (" + draft.gpus().why_none + ")" : std::string();
   if (draft.config->device == worker::DeviceType::kCpu) return "/device is \"cpu\"";
-  const std::string refusal = worker::cuda_refusal(*draft.config, draft.machine.worker_cuda);
+  const std::string refusal = worker::cuda_refusal(draft.machine.worker_cuda);
   return refusal.empty() ? why_no_cuda(draft.gpus(), draft.machine.worker_cuda) : refusal;
 }
 

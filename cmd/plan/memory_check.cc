@@ -29,9 +29,12 @@ struct Question {
 // Nothing where check_memory() is OK in any case.
 std::optional<Question> question_of(const JobSpec& spec) {
   const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program);
-  if (trainer == nullptr || (trainer->cuda && !trainer->in_memory_checkpoints)) return std::nullopt;
+  if (trainer == nullptr) return std::nullopt;
   const Result<worker::JobConfig> config = worker::parse_config(trainer->config_json, "config", {});
   if (!config.ok()) return std::nullopt;
+  const bool on_host =
+      !trainer->cuda || trainer->in_memory_checkpoints || config.value().train.has_local_replicas();
+  if (!on_host) return std::nullopt;
   const Result<worker::DatasetFacts> data = worker::check_dataset(config.value().data);
   if (!data.ok()) return std::nullopt;
   // Microbatches in lock step wait until there are nodes enough: least_workers().
@@ -50,7 +53,7 @@ Status check_memory(const JobSpec& spec, const std::optional<worker::Available>&
   if (!question || !available) return {};
   const auto& [config, data, spread] = *question;
   if (std::get<BuiltinTrainer>(spec.program).cuda)
-    return worker::check_host_copies(config, data, spec.nproc, *available);
+    return worker::check_host_memory(config, data, spread, *available);
   return worker::check_memory(config, data, spread, *available, teacher_of(config.train, data.spec));
 } catch (const worker::WorkerError&) {
   return {};

@@ -16,7 +16,7 @@ Result<DeviceChoice> device_of_one_worker(const std::string& path, std::span<con
   std::string obstacle;
   GpuSight result;
   if (device != worker::DeviceType::kCpu) {
-    obstacle = worker::cuda_refusal(config, machine.worker_cuda);
+    obstacle = worker::cuda_refusal(machine.worker_cuda);
     if (obstacle.empty()) {
       result = machine.gpus(device == worker::DeviceType::kCuda);
       obstacle = why_no_cuda(result, machine.worker_cuda);

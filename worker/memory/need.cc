@@ -64,11 +64,26 @@ std::int64_t own_replicas(const TrainConfig& train, const Spread& spread) {
   return (train.local_replicas + spread.world_size - 1) / spread.world_size;
 }
 
-// What replicas handed in at the last sync, until it arrives.
+// What replicas handed in at the last sync, until it arrives, and a replica's that goes half the way.
 std::uint64_t waiting_bytes(const TrainConfig& train, const Program& program, std::uint64_t replicas) {
   return train.sync_delay == 0
              ? 0
-             : replicas * kFloat * elements_of(0, train.sync_fragments, program.size).size();
+             : (replicas + 1) * kFloat * elements_of(0, train.sync_fragments, program.size).size();
+}
+
+// The sum of the replicas' parameters.
+std::uint64_t sync_bytes(const TrainConfig& train, const Program& program, Spread spread) {
+  spread.lanes = 1;
+  return sum_bytes(train, program, train.local_replicas, spread) /
+         static_cast<std::uint64_t>(train.sync_fragments);
+}
+
+// Of local replicas where they are on GPUs: the outer state, what meets, and all of theirs for a checkpoint.
+std::uint64_t host_bytes_of_replicas(const TrainConfig& train, const Program& program, const Spread& spread) {
+  if (!train.has_local_replicas()) return 0;
+  const std::uint64_t outer = 1 + outer_slot_names(train).size(), all = 1 + slot_names(train).size();
+  return kFloat * program.size * (outer + all) + sync_bytes(train, program, spread) +
+         waiting_bytes(train, program, static_cast<std::uint64_t>(own_replicas(train, spread)));
 }
 
 // The sum of a step's gradients, and that of the replicas' parameters.
@@ -82,11 +97,10 @@ std::uint64_t gradient_bytes(const TrainConfig& train, const Program& program, s
   }
   if (!train.has_local_replicas()) return sum_bytes(train, program, leaves, spread);
   const int replicas = train.local_replicas, group = (spread.world_size + replicas - 1) / replicas;
-  Spread of_group = spread, of_sync = spread;
+  Spread of_group = spread;
   of_group.world_size = group, of_group.workers_of_node = std::min(spread.workers_of_node, group);
-  of_sync.lanes = 1;
   return sum_bytes(train, program, (leaves + replicas - 1) / replicas, of_group) +
-         sum_bytes(train, program, replicas, of_sync) / static_cast<std::uint64_t>(train.sync_fragments);
+         sync_bytes(train, program, spread);
 }
 
 Program program_of(const JobConfig& config, const DatasetFacts& data,
@@ -325,16 +339,22 @@ Status check_fit(const JobConfig& config, const DatasetFacts& data) try {
   return Status(error.exit_code(), error.what());
 }
 
-Status check_host_copies(const JobConfig& config, const DatasetFacts& data, int workers,
+Status check_host_memory(const JobConfig& config, const DatasetFacts& data, const Spread& spread,
                          const Available& available) {
-  const std::uint64_t one = in_memory_checkpoint_bytes(config, make_program(config, data.spec));
-  const std::uint64_t need = one * static_cast<std::uint64_t>(workers);
+  const Program program = make_program(config, data.spec);
+  const std::uint64_t copies = in_memory_checkpoint_bytes(config, program),
+                      replicas = host_bytes_of_replicas(config.train, program, spread);
+  const std::uint64_t need = (copies + replicas) * static_cast<std::uint64_t>(spread.workers_of_node);
   if (need <= available.bytes) return Status();
-  return Status(kExitConfig, "not enough memory: /recovery/in_memory_checkpoint_steps keeps " +
-                                 in_gigabytes(one) + " in the host's memory for each of " +
-                                 std::to_string(workers) + " workers, and this machine can give " +
-                                 in_gigabytes(available.bytes) + " (" + available.by +
-                                 "); leave it out, or start fewer workers");
+  std::vector<std::string> keys;
+  if (replicas > 0) keys.emplace_back("/train/local_replicas");
+  if (copies > 0) keys.emplace_back("/recovery/in_memory_checkpoint_steps");
+  return Status(kExitConfig,
+                "not enough memory: " + join(keys, " and ") + (keys.size() == 1 ? " keeps " : " keep ") +
+                    in_gigabytes(copies + replicas) + " in the host's memory for each of " +
+                    std::to_string(spread.workers_of_node) + " workers, and this machine can give " +
+                    in_gigabytes(available.bytes) + " (" + available.by + "); leave " +
+                    (copies > 0 ? keys.back() : "it") + " out, or start fewer workers");
 }
 
 Status check_memory(const JobConfig& config, const DatasetFacts& data, const Spread& spread,

@@ -47,7 +47,7 @@ std::vector<std::pair<const char*, std::uint64_t>> parts_of(const MemoryNeed& ne
 MemoryNeed memory_need(const JobConfig& config, const Program& program, const DatasetFacts& data,
                        const Spread& spread, bool saves);
 
-// The host's memory for workers that compute on GPUs: both halves of the copy that outlives a worker.
+// Both halves of the copy that outlives a worker, in the host's memory on any device.
 std::uint64_t in_memory_checkpoint_bytes(const JobConfig& config, const Program& program);
 
 // The files of one checkpoint, without the few kilobytes of texts. EX_CONFIG if the data does not fit the
@@ -69,9 +69,10 @@ struct Available {
 // EX_CONFIG if the data does not fit the model, or there is too little of it to train with.
 Status check_fit(const JobConfig& config, const DatasetFacts& data);
 
-// EX_CONFIG if the copies that a node's workers keep in the host's memory need more than is available, on any
-// device. Throws WorkerError (EX_CONFIG) if the data does not fit the model.
-Status check_host_copies(const JobConfig& config, const DatasetFacts& data, int workers,
+// EX_CONFIG if what a node's workers on GPUs keep in the host's memory needs more than is available: copies
+// that outlive them, and of local replicas what meets. Throws WorkerError (EX_CONFIG) if the data does not
+// fit the model.
+Status check_host_memory(const JobConfig& config, const DatasetFacts& data, const Spread& spread,
                          const Available& available);
 
 // EX_CONFIG if the workers of a node need more than is available; the message has the parts, and changes that

@@ -22,8 +22,6 @@ std::chrono::milliseconds peer_patience(const TrainConfig& train) {
 
 namespace {
 
-constexpr int kStats = 3;  // of the statistics' floats
-
 // Those of summed_buckets() as far as a shorter vector goes.
 std::vector<VectorRange> buckets_up_to(const Program& program, std::size_t size) {
   std::vector<VectorRange> ranges;
@@ -46,11 +44,12 @@ LocalReplicas::LocalReplicas(Replica& replica, ProcessGroup& group, StepClock& c
       share_(share_of_rank(train_.local_replicas, group.rank(), group.size())),
       group_(make_sub_group(group, static_cast<int>(share_.group.begin), static_cast<int>(share_.group.end))),
       beside_(make_sub_group(group, 0, group.size(), kTagsBeside)),
-      all_reduce_(ReductionType::kTree, *beside_, *replica.device, kStatisticsFloats + elements(0).size(),
+      home_stream_(replica.home().arithmetic().make_stream()),
+      all_reduce_(ReductionType::kTree, *beside_, replica.home(), kStatisticsFloats + elements(0).size(),
                   buckets_up_to(replica.program, kStatisticsFloats + elements(0).size()), 1,
                   peer_patience(train_)) {
   if (times_.delay > 0)
-    stats_.emplace(ReductionType::kTree, *beside_, *replica.device, kStatisticsFloats,
+    stats_.emplace(ReductionType::kTree, *beside_, replica.home(), kStatisticsFloats,
                    std::vector<VectorRange>{{0, kStatisticsFloats}}, 1, peer_patience(train_));
 }
 
@@ -70,16 +69,17 @@ bool LocalReplicas::hands_in(const LocalReplica& one) const {
   return share_.handed_in.begin <= one.number && one.number < share_.handed_in.end;
 }
 
-// The last fragments' vectors end in zeros.
+// The last fragments' vectors end in zeros. `values`: in the device's memory or the host's.
 void LocalReplicas::hand_in(const LocalReplica& one, TreeAllReduce& to, std::span<const float> values) {
-  Stream& stream = *replica_.stream;
-  float* const out = to.take(one.number, stream);
-  const float stats[kStats]{static_cast<float>(one.stats.loss), static_cast<float>(one.stats.correct),
-                            static_cast<float>(one.stats.targets)};
+  float* const out = to.take(one.number, *home_stream_);
   std::fill_n(out, to.size(), 0.0f);
-  arithmetic_.copy(stream, out, stats, kStats);
-  if (!values.empty()) arithmetic_.copy(stream, out + kStatisticsFloats, values.data(), values.size());
-  for (int bucket = 0; bucket < to.buckets(); ++bucket) to.complete(one.number, bucket, stream);
+  out[0] = static_cast<float>(one.stats.loss);
+  out[1] = static_cast<float>(one.stats.correct);
+  out[2] = static_cast<float>(one.stats.targets);
+  if (!values.empty())
+    arithmetic_.copy(*replica_.stream, out + kStatisticsFloats, values.data(), values.size());
+  replica_.stream->wait();
+  for (int bucket = 0; bucket < to.buckets(); ++bucket) to.complete(one.number, bucket, *home_stream_);
 }
 
 void LocalReplicas::start(int fragment) {
@@ -131,6 +131,7 @@ void LocalReplicas::begin() {
     if (one.step == sync)
       arithmetic_.copy(*replica_.stream, one.handed_in.data(), one.parameters.data() + range.begin,
                        range.size());
+  replica_.stream->wait();
   if (replica_.state.arrived) return;
   on_its_way_ = true;
   start(times_.fragment_of(sync));
@@ -147,15 +148,23 @@ void LocalReplicas::arrive(std::int64_t step) {
     replica_.log.outer_norm = outer_step(fragment, sum).norm;
     replica_.state.arrived = true;
   }
-  const VectorRange range = elements(fragment);
-  for (LocalReplica& one : replica_.local) {
-    if (one.arrived || one.step != step) continue;
-    float* const at = one.parameters.data() + range.begin;
-    vector::loops().add(at, replica_.state.parameters.data() + range.begin, at, range.size());
-    vector::loops().scale(at, 0.5f, at, range.size());
-    one.arrived = true;
-  }
+  for (LocalReplica& one : replica_.local)
+    if (!one.arrived && one.step == step) go_half_way(one, elements(fragment));
   stop_point(StopPoint::kArrived);
+}
+
+// From where the replica is to the outer state. On the host, so that no device needs an operation for it.
+void LocalReplicas::go_half_way(LocalReplica& one, const VectorRange& range) {
+  float* const there = one.parameters.data() + range.begin;
+  std::vector<float> values(range.size());
+  arithmetic_.copy(*replica_.stream, values.data(), there, range.size());
+  replica_.stream->wait();
+  vector::loops().add(values.data(), replica_.state.parameters.data() + range.begin, values.data(),
+                      range.size());
+  vector::loops().scale(values.data(), 0.5f, values.data(), range.size());
+  arithmetic_.copy(*replica_.stream, there, values.data(), range.size());
+  replica_.stream->wait();
+  one.arrived = true;
 }
 
 StepStats LocalReplicas::sum_of_stats() {
@@ -192,21 +201,30 @@ void LocalReplicas::collect(TrainState* copy) {
   keeps[static_cast<std::size_t>(all_.rank())] = copy != nullptr;
   all_.all_gather(bytes_of(keeps));
   const std::size_t size = replica_.program.size, vectors = replica_vector_names(train_).size();
+  std::vector<std::vector<float>> sent;
   std::vector<OutMessage> sends;
   std::vector<InMessage> receives;
+  const auto on_host = [&](const float* values, std::vector<float>* kept) -> const float* {
+    if (kept == nullptr && arithmetic_.device_is_host()) return values;
+    float* const to = (kept != nullptr ? *kept : sent.emplace_back(size)).data();
+    arithmetic_.copy(*replica_.stream, to, values, size);
+    replica_.stream->wait();
+    return to;
+  };
+  const bool others_keep = std::ranges::count(keeps, 1) > keeps[static_cast<std::size_t>(all_.rank())];
   for (std::int64_t number = 0; number < train_.local_replicas; ++number) {
     const int holder = rank_of_replica(train_.local_replicas, number, all_.size());
     const std::size_t first = replica_.state.slots.size() + static_cast<std::size_t>(number) * vectors;
     for (std::size_t i = 0; i < vectors; ++i) {
-      if (holder == all_.rank()) {
-        const float* const values =
-            kept_vectors(train_, replica_.local[static_cast<std::size_t>(number - share_.replicas.begin)])[i];
+      if (holder == all_.rank() && (copy != nullptr || others_keep)) {
+        const float* const values = on_host(
+            kept_vectors(train_, replica_.local[static_cast<std::size_t>(number - share_.replicas.begin)])[i],
+            copy != nullptr ? &copy->optimizer[first + i].values : nullptr);
         for (int rank = 0; rank < all_.size(); ++rank)
           if (keeps[static_cast<std::size_t>(rank)] && rank != holder)
             sends.push_back(
                 {.peer = rank, .tag = kTagBroadcast, .bytes = std::as_bytes(std::span(values, size))});
-        if (copy != nullptr) std::copy_n(values, size, copy->optimizer[first + i].values.data());
-      } else if (copy != nullptr) {
+      } else if (holder != all_.rank() && copy != nullptr) {
         receives.push_back(
             {.peer = holder, .tag = kTagBroadcast, .bytes = bytes_of(copy->optimizer[first + i].values)});
       }

@@ -64,12 +64,13 @@ class LocalReplicas {
   void hand_in(const LocalReplica& one, TreeAllReduce& to, std::span<const float> values);
   void start(int fragment);
   StepResult outer_step(int fragment, float* sum);
+  void go_half_way(LocalReplica& one, const VectorRange& range);
   StepResult meet(std::int64_t step);
   StepStats sum_of_stats();
 
   Replica& replica_;
   const TrainConfig& train_;
-  Arithmetic& arithmetic_;
+  Arithmetic& arithmetic_;  // the device's
   StepClock& clock_;
   ProcessGroup& all_;
   const SyncTimes times_;
@@ -78,6 +79,7 @@ class LocalReplicas {
   const std::unique_ptr<ProcessGroup> beside_;  // all ranks, with tags that the group's steps do not use
   std::optional<std::int64_t> arrival_;         // of what met at the last sync
   bool on_its_way_ = false;
+  const std::unique_ptr<Stream> home_stream_;
   TreeAllReduce all_reduce_;            // of [statistics | a fragment], a leaf for each replica
   std::optional<TreeAllReduce> stats_;  // of statistics alone, where what meets arrives too late for them
 };

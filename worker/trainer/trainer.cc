@@ -440,7 +440,7 @@ Vote Trainer::evaluate_now() {
   const PhaseClock::Scope timed(phases_, Phase::kEvaluating);
   const Range range(*replica_.device, Operation::Kind::kEvaluation);
   report(Phase::kEvaluating);
-  newest_evaluation_ = evaluate(*replica_.data.test, train_.micro_batch_size, state_.parameters.data(),
+  newest_evaluation_ = evaluate(*replica_.data.test, train_.micro_batch_size, replica_.parameters_for_lanes(),
                                 group_, replica_.lanes, [&] { return wish() != Vote::kGoOn; });
   if (!newest_evaluation_) {
     stop_vote_.cast(wish());

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "worker/base/error.h"
+#include "worker/optim/optimizer.h"
 
 namespace dtrun::worker {
 namespace {
@@ -210,13 +211,45 @@ TEST_CASE("what outlives a worker is two copies of parameters and slots, and non
   const std::string way_out = question.with(without.total()).message();
   CHECK_MESSAGE(contains(way_out, " recovery.in_memory_checkpoint_steps=0"), way_out);
   const auto refused = [&](std::uint64_t bytes) {
-    return check_host_copies(question.config, question.data, 3, {.bytes = bytes, .by = "the test"});
+    return check_host_memory(question.config, question.data, {.workers_of_node = 3, .world_size = 3},
+                             {.bytes = bytes, .by = "the test"});
   };
   CHECK(refused(3 * need.in_memory_checkpoint).ok());
   const Status status = refused(3 * need.in_memory_checkpoint - 1);
   CHECK(status.exit_code() == kExitConfig);
   CHECK_MESSAGE(contains(status.message(), "keeps 3.0 GB in the host's memory for each of 3 workers"),
                 status.message());
+}
+
+TEST_CASE(
+    "local replicas on GPUs have their outer state, what meets and what a checkpoint takes on the host") {
+  Question question;
+  question.config.train.local_replicas = 2;
+  question.config.train.outer_momentum = 0.9;
+  question.spread = {.workers_of_node = 2, .world_size = 2};
+  const std::uint64_t vector = question.need().parameters / 2;
+  const auto refused = [&](std::uint64_t bytes) {
+    return check_host_memory(question.config, question.data, question.spread,
+                             {.bytes = bytes, .by = "the test"});
+  };
+  // Parameters and momentum; a sum, what this worker hands in and what the other one sends; for a checkpoint
+  // the former and both replicas' slots.
+  const std::uint64_t slots = slot_names(question.config.train).size(),
+                      need = 2 * (2 + 3 + 1 + slots) * vector;
+  CHECK(refused(need + need / 50).ok());
+  const Status status = refused(need - need / 50);
+  CHECK(status.exit_code() == kExitConfig);
+  CHECK_MESSAGE(contains(status.message(), "not enough memory: /train/local_replicas keeps "),
+                status.message());
+  question.config.recovery.in_memory_checkpoint_steps = 100;
+  CHECK(contains(refused(need).message(),
+                 "/train/local_replicas and /recovery/in_memory_checkpoint_steps keep "));
+  question.config.train.sync_fragments = 2, question.config.train.sync_delay = 1;
+  question.config.recovery.in_memory_checkpoint_steps = 0;
+  CHECK(refused(need + 4 * vector).ok());  // less meets at once, but waits, and replicas' parameters are kept
+  CHECK_FALSE(refused(need + 2 * vector).ok());
+  question.config.train.local_replicas = 1;
+  CHECK(refused(0).ok());
 }
 
 TEST_CASE("a job is refused from one byte less than it needs") {

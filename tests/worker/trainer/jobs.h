@@ -10,10 +10,12 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <random>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "proto/base/log.h"
@@ -95,9 +97,9 @@ class TestLink final : public AgentLink {
 };
 
 inline Outcome run_at(const RankInGeneration& place, const JobConfig& config, ProcessGroup& group, int lanes,
-                      AgentLink& link) {
+                      AgentLink& link, std::unique_ptr<Device> on = make_cpu_device()) {
   const Datasets data = load_datasets(config);
-  Replica replica(config, data, lanes);
+  Replica replica(config, data, lanes, std::move(on));
   return train(replica, place, group, link);
 }
 
@@ -173,9 +175,10 @@ inline WorkerError refusal(const JobConfig& config, std::int64_t generation = 1)
 
 // A rank of generation 1, which loses a peer, and of generation 2, in one process: exit code 0 if it went on
 // with its own state.
-inline int live_through_two_generations(const Job& job, const JobConfig& config, int rank, int worlds[2]) {
+inline int live_through_two_generations(const Job& job, const JobConfig& config, int rank, int worlds[2],
+                                        std::unique_ptr<Device> on = make_cpu_device()) {
   const Datasets data = load_datasets(config);
-  Replica replica(config, data, 1);
+  Replica replica(config, data, 1, std::move(on));
   for (const int generation : {1, 2}) {
     const int world = worlds[generation - 1];
     DirectoryStore store(job.directory.path() / ("store" + std::to_string(generation)));

@@ -1,5 +1,6 @@
 #include "worker/trainer/local_replicas.h"
 
+#include "tests/worker/trainer/async_device.h"
 #include "tests/worker/trainer/jobs.h"
 #include "worker/base/stop_point.h"
 #include "worker/core/local_replicas.h"
@@ -65,6 +66,37 @@ TEST_CASE("so they have where fragments of them travel beside their steps") {
   check_one_result(job, streaming_config, {{1, 2}, {2, 1}, {3, 2}, {6, 1}});
   run_job(local_config(job, "at_once"), 1);
   CHECK(job.model("at_once") != job.model("1x1"));
+}
+
+// As a GPU, whose memory is not the host's: where ranks die one by one, too.
+std::unique_ptr<Device> late_device(int rank) { return std::make_unique<AsyncDevice>(rank + 1); }
+
+TEST_CASE(
+    "on a device with memory of its own local replicas have the host's bytes, and so from a checkpoint") {
+  const Job job;
+  for (const Configure configure : {local_config, streaming_config}) {
+    CAPTURE(configure == streaming_config);
+    fs::remove_all(job.directory.path() / "host");
+    run_job(configure(job, "host", 4), 1);
+    for (const Shape shape : {Shape{1, 2}, {2, 1}, {6, 1}}) {
+      const std::string output = "device" + std::to_string(shape.world);
+      CAPTURE(output);
+      fs::remove_all(job.directory.path() / output);
+      const auto run = [&](int steps) {
+        JobConfig config = configure(job, output, 4);
+        run_as_threads(shape.world, [&](ProcessGroup& group) {
+          TestLink link(steps);
+          const RankInGeneration place{group.rank(), group.size(), group.rank(), 1};
+          run_at(place, config, group, shape.lanes, link, late_device(group.rank()));
+        });
+      };
+      run(2);
+      CHECK(!fs::exists(job.directory.path() / output / "model.safetensors"));
+      run(-1);
+      CHECK(contains(job.metrics(output), R"("from":"checkpoint")"));
+      CHECK(job.model(output) == job.model("host"));
+    }
+  }
 }
 
 TEST_CASE("a run of local replicas goes on from its checkpoint with another number of workers") {
@@ -176,7 +208,7 @@ struct Death {
 // Of `world` ranks the last one dies, and the others go on without a checkpoint, `more` new ones behind them.
 // Returns their first metrics.
 std::string lose_a_worker(const Job& job, const JobConfig& config, const Death& death, int world,
-                          int more = 0) {
+                          int more = 0, bool late = false) {
   int worlds[] = {world, world - 1 + more};
   fs::remove_all(config.output_dir);
   fs::remove_all(job.directory.path() / "store1"), fs::remove_all(job.directory.path() / "store2");
@@ -185,11 +217,13 @@ std::string lose_a_worker(const Job& job, const JobConfig& config, const Death& 
     const int size = worlds[generation - 1];
     const auto group = connect(rank, size, store, milliseconds(20000));
     TestLink link;
-    return run_at({rank, size, rank, generation}, config, *group, 1, link) == Outcome::kCompleted ? 0 : 1;
+    const RankInGeneration place{rank, size, rank, generation};
+    return run_at(place, config, *group, 1, link, device(rank)) == Outcome::kCompleted ? 0 : 1;
   };
   std::vector<pid_t> pids;
   for (int rank = 0; rank < world - 1; ++rank)
-    pids.push_back(fork_child([&, rank] { return live_through_two_generations(job, config, rank, worlds); }));
+    pids.push_back(fork_child(
+        [&, rank] { return live_through_two_generations(job, config, rank, worlds, device(rank)); }));
   const pid_t lost = fork_child([&] {
     deadly = death.point, times_left = death.times;
     stop_point_hook = die_there;
@@ -207,6 +241,7 @@ std::string lose_a_worker(const Job& job, const JobConfig& config, const Death& 
     CHECK(WEXITSTATUS(*status) == 0);
   }
   const std::string metrics = read_text(fs::path(config.output_dir) / "metrics.jsonl");
+  const auto device = [&](int rank) { return late ? late_device(rank) : make_cpu_device(); };
   const std::size_t again = metrics.rfind(R"({"event":"start","step":)");
   REQUIRE(again != std::string::npos);
   return metrics.substr(again, metrics.find('\n', again) - again);

@@ -16,23 +16,36 @@ std::size_t floats_handed_in(const Replica& replica) {
   return train.sync_delay == 0 ? 0 : elements_of(0, train.sync_fragments, replica.program.size).size();
 }
 
-LocalReplica room_for(const Replica& replica, std::int64_t number) {
-  Arithmetic& arithmetic = replica.device->arithmetic();
+LocalReplica room_for(const Replica& replica, std::int64_t number, Arithmetic& arithmetic) {
   LocalReplica one;
   one.number = number;
   one.parameters = arithmetic.allocate(Where::kDevice, replica.program.size);
   for (std::size_t slot = 0; slot < optimizer_slot_names(replica.config.train).size(); ++slot)
     one.slots.push_back(arithmetic.allocate(Where::kDevice, replica.program.size));
   if (const std::size_t floats = floats_handed_in(replica); floats > 0)
-    one.handed_in = arithmetic.allocate(Where::kDevice, floats);
+    one.handed_in = replica.home().arithmetic().allocate(Where::kDevice, floats);
   return one;
+}
+
+// With the same vectors in other memory.
+LocalReplica copy_of(const Replica& replica, const LocalReplica& from, Arithmetic& in_memory_of) {
+  LocalReplica to = room_for(replica, from.number, in_memory_of);
+  const auto copy = [&](const Buffer& out, const Buffer& in) {
+    replica.device->arithmetic().copy(*replica.stream, out.data(), in.data(), in.size());
+  };
+  copy(to.parameters, from.parameters);
+  for (std::size_t slot = 0; slot < to.slots.size(); ++slot) copy(to.slots[slot], from.slots[slot]);
+  copy(to.handed_in, from.handed_in);
+  replica.stream->wait();
+  to.step = from.step, to.arrived = from.arrived, to.stats = from.stats;
+  return to;
 }
 
 // As it was at the sync of `state`.
 LocalReplica replica_at(const Replica& replica, const TrainState& state, std::int64_t number) {
   Arithmetic& arithmetic = replica.device->arithmetic();
   const TrainConfig& train = replica.config.train;
-  LocalReplica one = room_for(replica, number);
+  LocalReplica one = room_for(replica, number, arithmetic);
   one.step = state.step;
   arithmetic.copy(*replica.stream, one.parameters.data(), state.parameters.data(), replica.program.size);
   const std::vector<float*> own = kept_vectors(train, one);
@@ -66,6 +79,7 @@ class HandOver {
   HandOver(Replica& replica, ProcessGroup& group, std::int64_t last)
       : replica_(replica),
         train_(replica.config.train),
+        device_(replica.device->arithmetic()),
         group_(group),
         times_(sync_times(train_, last)),
         alike_(replica_vector_names(train_).empty()) {}
@@ -149,9 +163,7 @@ class HandOver {
     const int met = times_.fragment_of(sync);
     for (int fragment = 0; fragment < times_.fragments; ++fragment) {
       if (sync != times_.last && (times_.delay > 0 || fragment != met)) continue;
-      const VectorRange range = elements_of(fragment, times_.fragments, replica_.program.size);
-      std::copy_n(replica_.state.parameters.data() + range.begin, range.size(),
-                  one.parameters.data() + range.begin);
+      take_over_outer(one, elements_of(fragment, times_.fragments, replica_.program.size));
     }
     one.arrived = false;
     one.stats = {};
@@ -169,10 +181,15 @@ class HandOver {
   // As it was at the newest sync.
   LocalReplica begun_anew(std::int64_t number) const {
     if (!alike_) return replica_at(replica_, replica_.kept->state, number);
-    LocalReplica one = room_for(replica_, number);
+    LocalReplica one = room_for(replica_, number, device_);
     one.step = replica_.state.step;
-    std::copy_n(replica_.state.parameters.data(), replica_.program.size, one.parameters.data());
+    take_over_outer(one, {0, replica_.program.size});
     return one;
+  }
+  void take_over_outer(LocalReplica& one, const VectorRange& range) const {
+    device_.copy(*replica_.stream, one.parameters.data() + range.begin,
+                 replica_.state.parameters.data() + range.begin, range.size());
+    replica_.stream->wait();
   }
   LocalReplica& held(std::int64_t number) {
     return *std::ranges::find(replica_.local, number, &LocalReplica::number);
@@ -184,7 +201,7 @@ class HandOver {
 
   // A rank drops what others compute now only when they have it.
   void bring_replicas(const LocalStart& start) {
-    std::vector<LocalReplica> come;
+    std::vector<LocalReplica> come, gone;  // in home()'s memory, from and to which messages go
     std::vector<Header> headers(start.replicas.size());
     std::vector<OutMessage> sends;
     std::vector<InMessage> receives;
@@ -193,9 +210,9 @@ class HandOver {
       Header& header = headers[static_cast<std::size_t>(number)];
       if (from == group_.rank()) {
         if (redone) hold(begun_anew(number));
-        send(number, start, header, sends);
+        send(number, start, header, gone, sends);
       } else if (lacks(group_.rank(), number, start)) {
-        come.push_back(room_for(replica_, number));
+        come.push_back(room_for(replica_, number, replica_.home().arithmetic()));
         for (const std::span<std::byte> part : parts_of(header, come.back()))
           receives.push_back({.peer = from, .tag = kTagBroadcast, .bytes = part});
       }
@@ -204,7 +221,7 @@ class HandOver {
     for (LocalReplica& one : come) {
       const Header& header = headers[static_cast<std::size_t>(one.number)];
       one.step = header.step, one.stats = header.stats, one.arrived = header.arrived;
-      hold(std::move(one));
+      hold(replica_.host ? copy_of(replica_, one, device_) : std::move(one));
     }
     group_.barrier();
     const LeafRange own = share_of_rank(train_.local_replicas, group_.rank(), group_.size()).replicas;
@@ -213,18 +230,24 @@ class HandOver {
     std::ranges::sort(replica_.local, {}, &LocalReplica::number);
   }
 
-  void send(std::int64_t number, const LocalStart& start, Header& header, std::vector<OutMessage>& sends) {
-    LocalReplica& one = held(number);
-    header = {.step = one.step, .stats = one.stats, .arrived = one.arrived};
+  void send(std::int64_t number, const LocalStart& start, Header& header, std::vector<LocalReplica>& gone,
+            std::vector<OutMessage>& sends) {
+    LocalReplica* one = nullptr;
     for (int rank = 0; rank < group_.size(); ++rank) {
       if (rank == group_.rank() || !lacks(rank, number, start)) continue;
-      for (const std::span<std::byte> part : parts_of(header, one))
+      if (one == nullptr) {
+        one = &held(number);
+        header = {.step = one->step, .stats = one->stats, .arrived = one->arrived};
+        if (replica_.host) one = &gone.emplace_back(copy_of(replica_, *one, replica_.home().arithmetic()));
+      }
+      for (const std::span<std::byte> part : parts_of(header, *one))
         sends.push_back({.peer = rank, .tag = kTagBroadcast, .bytes = part});
     }
   }
 
   Replica& replica_;
   const TrainConfig& train_;
+  Arithmetic& device_;
   ProcessGroup& group_;
   const SyncTimes times_;
   const bool alike_;  // at a sync all replicas are the outer state

@@ -79,23 +79,32 @@ Replica::Replica(const JobConfig& config, const Datasets& data, int lanes, std::
       data(data),
       program(program_of(config, *data.train)),
       device(std::move(on)),
+      host(config.train.has_local_replicas() && !device->arithmetic().device_is_host() ? make_cpu_device()
+                                                                                       : nullptr),
       stream(device->arithmetic().make_stream()),
       lanes(*device, program, lanes, config.train.micro_batch_size),
       decaying_(decaying_ranges(program)),
       statistics_(running_statistics(program)) {
   stream->set_name("update");
-  state.parameters = device->arithmetic().allocate(Where::kDevice, program.size);
+  state.parameters = arithmetic().allocate(Where::kDevice, program.size);
   const bool local = config.train.has_local_replicas();
   for (const std::string& name : local ? outer_slot_names(config.train) : slot_names(config.train))
-    state.slots.push_back({name, device->arithmetic().allocate(Where::kDevice, program.size)});
+    state.slots.push_back({name, arithmetic().allocate(Where::kDevice, program.size)});
+  if (host) for_lanes_ = device->arithmetic().allocate(Where::kDevice, program.size);
+}
+
+const float* Replica::parameters_for_lanes() {
+  if (!for_lanes_) return state.parameters.data();
+  device->arithmetic().copy(*stream, for_lanes_.data(), state.parameters.data(), program.size);
+  stream->wait();
+  return for_lanes_.data();
 }
 
 // One pass over the memory, also if the values are in host memory already.
 std::vector<float> Replica::on_host(const Buffer& values) const {
-  Arithmetic& arithmetic = device->arithmetic();
-  if (arithmetic.device_is_host()) return {values.data(), values.data() + values.size()};
+  if (arithmetic().device_is_host()) return {values.data(), values.data() + values.size()};
   std::vector<float> copy(values.size());
-  arithmetic.copy(*stream, copy.data(), values.data(), values.size());
+  arithmetic().copy(*stream, copy.data(), values.data(), values.size());
   stream->wait();
   return copy;
 }
@@ -130,18 +139,17 @@ std::vector<float*> Replica::vectors() const {
 }
 
 void Replica::copy_out(Stream& on, std::span<const float* const> from, TrainState& to) const {
-  Arithmetic& arithmetic = device->arithmetic();
-  arithmetic.copy(on, to.parameters.data(), from[0], program.size);
+  arithmetic().copy(on, to.parameters.data(), from[0], program.size);
   for (std::size_t i = 0; i + 1 < from.size(); ++i)
-    arithmetic.copy(on, to.optimizer[i].values.data(), from[1 + i], program.size);
+    arithmetic().copy(on, to.optimizer[i].values.data(), from[1 + i], program.size);
   on.wait();
 }
 
 void Replica::make_room_for_snapshots() {
   if (snapshot_) return;
-  snapshot_ = device->arithmetic().spare(vectors().size() * program.size);
+  snapshot_ = arithmetic().spare(vectors().size() * program.size);
   if (!snapshot_) return;
-  copying_ = device->arithmetic().make_stream();
+  copying_ = arithmetic().make_stream();
   copying_->set_name("snapshot");
 }
 
@@ -149,7 +157,7 @@ void Replica::begin_snapshot(TrainState& copy) {
   const std::vector<float*> now = vectors();
   if (snapshot_) {
     for (std::size_t i = 0; i < now.size(); ++i)
-      device->arithmetic().copy(*stream, snapshot_.data() + i * program.size, now[i], program.size);
+      arithmetic().copy(*stream, snapshot_.data() + i * program.size, now[i], program.size);
     taken_ = stream->record();
   } else {
     copy_out(*stream, now, copy);
@@ -171,7 +179,7 @@ void Replica::finish_snapshot(TrainState& copy) const {
 
 std::vector<std::uint64_t> Replica::parameter_hashes() const {
   std::vector<float> copy;
-  if (!device->arithmetic().device_is_host()) copy = on_host(state.parameters);
+  if (!arithmetic().device_is_host()) copy = on_host(state.parameters);
   const float* const values = copy.empty() ? state.parameters.data() : copy.data();
   std::vector<std::uint64_t> hashes;
   for (const Parameter& parameter : program.parameters)
@@ -180,10 +188,9 @@ std::vector<std::uint64_t> Replica::parameter_hashes() const {
 }
 
 void Replica::restore(const TrainState& from) {
-  Arithmetic& arithmetic = device->arithmetic();
-  arithmetic.copy(*stream, state.parameters.data(), from.parameters.data(), program.size);
+  arithmetic().copy(*stream, state.parameters.data(), from.parameters.data(), program.size);
   for (std::size_t i = 0; i < state.slots.size(); ++i)
-    arithmetic.copy(*stream, state.slots[i].values.data(), from.optimizer[i].values.data(), program.size);
+    arithmetic().copy(*stream, state.slots[i].values.data(), from.optimizer[i].values.data(), program.size);
   stream->wait();
   state.step = from.step;
   state.config_json = from.config_json;
@@ -225,7 +232,7 @@ StepResult Replica::outer_update(const OuterRule& rule, float* sum, const Vector
   vectors.parameters = state.parameters.data() + elements.begin;
   for (float* slot : slots()) vectors.slots.push_back(slot + elements.begin);
   vectors.running = std::clamp(program.running, elements.begin, elements.end) - elements.begin;
-  return device->arithmetic().outer_update(*stream, rule, sum, vectors, on_lanes());
+  return arithmetic().outer_update(*stream, rule, sum, vectors, on_lanes());
 }
 
 }  // namespace dtrun::worker

@@ -28,9 +28,9 @@ struct Datasets {
 // Throws WorkerError with EX_NOINPUT.
 Datasets load_datasets(const JobConfig& config);
 
-// A TrainState whose vectors are in device memory. With local replicas those of the outer step, as after the
-// last sync: the replicas have their own (LocalReplica), which no rank has alone, so that it has no values to
-// go on with.
+// A TrainState whose vectors are in the memory of Replica::home(). With local replicas those of the outer
+// step, as after the last sync: the replicas have their own (LocalReplica), which no rank has alone, so that
+// it has no values to go on with.
 struct ReplicaState {
   struct Slot {
     std::string name;
@@ -65,9 +65,9 @@ struct LocalReplica {
   std::int64_t number = 0;
   std::int64_t step = 0;      // steps done
   bool arrived = false;       // what met at the last sync with a delay is in its parameters
-  Buffer parameters;          // device memory, as all vectors
-  std::vector<Buffer> slots;  // config.optim's
-  Buffer handed_in;           // at the last sync, to arrive with a delay; empty without one
+  Buffer parameters;          // device memory
+  std::vector<Buffer> slots;  // config.optim's, likewise
+  Buffer handed_in;           // at the last sync, to arrive with a delay: home()'s; empty without one
   StepStats stats = {};       // of its steps since the last sync
 };
 
@@ -99,8 +99,13 @@ struct Replica {
   // REQUIRES: no copy is being made in the host's memory.
   void restore(const TrainState& from);
 
-  // The state's vectors, in device memory: parameters, then the optimizer's slots.
+  // The device whose memory has the state's vectors. With local replicas that is the host: what meets goes
+  // over its network, and the device has room for what trains.
+  Device& home() const { return host ? *host : *device; }
+  // The state's vectors: parameters, then the optimizer's slots.
   std::vector<float*> vectors() const;
+  // state.parameters in device memory, for lanes; valid until the state changes. Blocks.
+  const float* parameters_for_lanes();
   // A hash of each parameter's tensor, in the program's order; equal on ranks with equal bits.
   std::vector<std::uint64_t> parameter_hashes() const;
 
@@ -116,6 +121,7 @@ struct Replica {
   const Datasets& data;
   const Program program;
   const std::unique_ptr<Device> device;
+  const std::unique_ptr<Device> host;    // null where home() is the device
   const std::unique_ptr<Stream> stream;  // for work on `state`
   LaneTeam lanes;
   // Changes only between the end of a gradient's exchange and the next step, so the state is always that of a
@@ -127,6 +133,7 @@ struct Replica {
   std::optional<KeptState> kept;  // of local replicas; the newest that this worker has, or none
 
  private:
+  Arithmetic& arithmetic() const { return home().arithmetic(); }
   StepResult update(const UpdateRule& rule, float* sum, float* parameters, std::vector<float*> slots);
   Parallel on_lanes();
   UpdatedVectors updated(float* parameters, std::vector<float*> slots) const;
@@ -134,6 +141,7 @@ struct Replica {
   std::vector<float> on_host(const Buffer& values) const;
   void copy_out(Stream& on, std::span<const float* const> from, TrainState& to) const;
 
+  Buffer for_lanes_;                 // a copy of state.parameters; empty where lanes read those
   Buffer snapshot_;                  // all vectors, in device memory; empty without room
   std::unique_ptr<Stream> copying_;  // for copies from snapshot_
   Event taken_;                      // when snapshot_ is complete
