@@ -68,25 +68,17 @@ std::vector<Model> models(const Folder& folder) {
   }
   all.push_back({"convnet", {{"type", "convnet"}, {"channels", {24, 20}}}, colour, {}});
   const Json norm{{"BatchNorm2d", Json::object()}};
-  const auto conv = [](int channels, int stride) {
-    return Json{{"Conv2d",
-                 {{"out_channels", channels},
-                  {"kernel_size", 3},
-                  {"stride", stride},
-                  {"padding", 1},
-                  {"bias", false}}}};
-  };
   all.push_back({"layers with batch norms",
                  {{"type", "layers"},
                   {"layers",
-                   {conv(8, 1),
+                   {conv3x3(8, 1),
                     norm,
                     {{"ReLU", Json::object()}, {"name", "first"}},
-                    conv(8, 1),
+                    conv3x3(8, 1),
                     norm,
                     {{"add", "first"}},
                     "ReLU",
-                    conv(16, 2),
+                    conv3x3(16, 2),
                     norm,
                     "ReLU",
                     "Flatten",

@@ -67,4 +67,13 @@ std::pair<int, std::string> newest_checkpoint(const std::filesystem::path& outpu
   return {std::stoi(newest.filename().string().substr(5)), read_if_there(newest / "model.safetensors")};
 }
 
+nlohmann::json conv3x3(int channels, int stride) {
+  return {{"Conv2d",
+           {{"out_channels", channels},
+            {"kernel_size", 3},
+            {"stride", stride},
+            {"padding", 1},
+            {"bias", false}}}};
+}
+
 }  // namespace dtrun::test

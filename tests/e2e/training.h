@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,5 +39,8 @@ long metrics_lines(const std::filesystem::path& output);
 bool has_checkpoint(const std::filesystem::path& output);
 // The newest one: its step, and the model's bytes; 0 and none if there is none.
 std::pair<int, std::string> newest_checkpoint(const std::filesystem::path& output);
+
+// A layer of a model of layers, as in front of a batch norm: without a bias.
+nlohmann::json conv3x3(int channels, int stride);
 
 }  // namespace dtrun::test

@@ -232,21 +232,13 @@ TEST_CASE("the losses of a convnet are PyTorch's") {
 TEST_CASE(
     "the losses of images with batch norms, strides and padding are PyTorch's, and running statistics too") {
   if (!why_no_torch().empty()) return skip(why_no_torch());
-  const auto conv = [](int channels, int stride) {
-    return Json{{"Conv2d",
-                 {{"out_channels", channels},
-                  {"kernel_size", 3},
-                  {"stride", stride},
-                  {"padding", 1},
-                  {"bias", false}}}};
-  };
   const Json model{{"type", "layers"},
                    {"layers",
-                    {conv(6, 1),
+                    {conv3x3(6, 1),
                      "BatchNorm2d",
                      "ReLU",
                      {{"MaxPool2d", {{"kernel_size", 3}, {"stride", 2}, {"padding", 1}}}},
-                     conv(8, 2),
+                     conv3x3(8, 2),
                      {{"BatchNorm2d", {{"momentum", 0.2}, {"eps", 0.01}}}},
                      "ReLU",
                      {{"AdaptiveAvgPool2d", {{"output_size", 1}}}},
@@ -261,10 +253,10 @@ TEST_CASE(
   const Json gelu{{"GELU", {{"approximate", "tanh"}}}};
   const Json smooth{{"type", "layers"},
                     {"layers",
-                     {conv(6, 1),
+                     {conv3x3(6, 1),
                       "BatchNorm2d",
                       gelu,
-                      conv(8, 2),
+                      conv3x3(8, 2),
                       "BatchNorm2d",
                       gelu,
                       "Flatten",
