@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -18,6 +17,7 @@
 #include <utility>
 
 #include "proto/base/ids.h"
+#include "proto/json/json.h"
 #include "rendezvous/text/goodput_json.h"
 
 namespace dtrun::agent {
@@ -44,22 +44,18 @@ bool is_held(const std::filesystem::path& file) {
   return fd.open() && fcntl(fd.get(), F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-using Json = nlohmann::ordered_json;
-
 // The result of `read` on the file; nothing if the file is not in an agent's form.
 template <typename T>
 std::optional<T> read_file(const std::filesystem::path& file, T (*read)(const Json&)) {
   std::ifstream stream(file);
   try {
-    return read(Json::parse(stream));
+    return read(parse_json(stream));
   } catch (const Json::exception&) {
     return std::nullopt;
   }
 }
 
-std::string text_of(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+std::string text_of(const Json& json) { return json_text(json) + "\n"; }
 
 Json json_of(const RegisteredJob& job) {
   return {{"run_id", job.run_id},   {"host", job.host}, {"port", job.port},        {"pid", job.pid},

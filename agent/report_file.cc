@@ -6,19 +6,17 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "agent/text/line_prefix.h"
 #include "agent/text/report.h"
 #include "proto/base/ids.h"
 #include "proto/core/exit_codes.h"
+#include "proto/json/json.h"
 #include "rendezvous/text/goodput_json.h"
 #include "rendezvous/text/verdict_json.h"
 
 namespace dtrun::agent {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // RFC 3339 with milliseconds, UTC; null for 0.
 Json time_of(double seconds) {
@@ -133,12 +131,12 @@ std::string report_json(const EndedJob& ended, const std::string& host) {
   for (const WorkerOutcome& follower : end.followers) json["followers"].push_back(to_json(follower));
   json["written_at"] = time_of(ended.ended_at);
   json["written_by"] = host;
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 std::optional<EndedJob> ended_job_of(const std::string& text) {
   try {
-    return to_ended_job(Json::parse(text));
+    return to_ended_job(parse_json(text));
   } catch (const Json::exception&) {
     return std::nullopt;
   }

@@ -1,11 +1,9 @@
 #include "agent/gpu/reading_json.h"
 
-#include <nlohmann/json.hpp>
+#include "proto/json/json.h"
 
 namespace dtrun::agent {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 template <typename T>
 Json json_of(const std::optional<T>& value) {
@@ -98,12 +96,12 @@ std::string to_json(const GpuReading& reading) {
   Json json{{"driver", reading.driver}, {"cuda", reading.cuda}, {"failure", reading.failure}};
   json["gpus"] = Json::array();
   for (const PhysicalGpu& gpu : reading.gpus) json["gpus"].push_back(to_object(gpu));
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(json);
 }
 
 std::optional<GpuReading> reading_of(std::string_view text) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text);
     GpuReading reading{
         .gpus = {}, .driver = json.at("driver"), .cuda = json.at("cuda"), .failure = json.at("failure")};
     for (const Json& gpu : json.at("gpus")) reading.gpus.push_back(gpu_of(gpu));

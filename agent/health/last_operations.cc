@@ -3,9 +3,9 @@
 #include <chrono>
 #include <cmath>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "agent/system/wall_clock.h"
+#include "proto/json/json.h"
 
 namespace dtrun::agent {
 namespace {
@@ -21,16 +21,16 @@ std::string operations_text(const std::vector<Operation>& operations, std::int64
       return static_cast<double>(to - from) / 1e9;
     };
     const std::int64_t end = each.state == Operation::State::kWaits ? now : each.ended;
-    nlohmann::ordered_json line{{"time", rounded(wall - seconds_since(each.began, now))},
-                                {"generation", each.generation},
-                                {"step", each.step},
-                                {"operation", name_of(each.kind)}};
+    Json line{{"time", rounded(wall - seconds_since(each.began, now))},
+              {"generation", each.generation},
+              {"step", each.step},
+              {"operation", name_of(each.kind)}};
     if (each.bucket >= 0) line["bucket"] = each.bucket;
     if (each.round >= 0) line["round"] = each.round;
     if (each.peer >= 0) line["peer"] = each.peer;
     line["state"] = name_of(each.state);
     line["seconds"] = rounded(seconds_since(each.began, end));
-    text += line.dump() + "\n";
+    text += json_text(line) + "\n";
   }
   return text;
 }

@@ -4,9 +4,9 @@
 
 #include <cerrno>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "agent/system/wall_clock.h"
+#include "proto/json/json.h"
 
 namespace dtrun::agent {
 
@@ -55,7 +55,7 @@ void EventLog::append(File& file, const std::string& text) {
 
 void EventLog::write(const char* event, Fields fields) {
   if (files_.empty() && !listener_) return;
-  nlohmann::ordered_json line;
+  Json line;
   line["time"] = wall_seconds();
   line["host"] = host_;
   line["agent"] = getpid();
@@ -63,7 +63,7 @@ void EventLog::write(const char* event, Fields fields) {
   for (const auto& [name, value] : fields) {
     std::visit([&, key = name](const auto& v) { line[key] = v; }, value);
   }
-  const std::string text = line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  const std::string text = json_text(line) + "\n";
   if (listener_) listener_(event, text);
   for (File& file : files_) append(file, text);
 }

@@ -10,14 +10,12 @@
 #include <cmath>
 #include <ctime>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "proto/core/text.h"
+#include "proto/json/json.h"
 
 namespace dtrun::agent {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr auto kBetweenPosts = std::chrono::seconds(5);
 constexpr int kTimeoutSeconds = 5;
@@ -86,7 +84,7 @@ std::string kubeflow_status_json(const Progress& progress, std::optional<double>
                                  const std::string& updated_at) {
   Json metrics = Json::array();
   const auto add = [&](const char* name, double value) {
-    if (std::isfinite(value)) metrics.push_back({{"name", name}, {"value", Json(value).dump()}});
+    if (std::isfinite(value)) metrics.push_back({{"name", name}, {"value", json_text(value)}});
   };
   metrics.push_back({{"name", "step"}, {"value", std::to_string(progress.step)}});
   add("epoch", progress.epoch);
@@ -99,7 +97,7 @@ std::string kubeflow_status_json(const Progress& progress, std::optional<double>
   if (seconds_left) status["estimatedRemainingSeconds"] = std::llround(std::max(0.0, *seconds_left));
   status["metrics"] = metrics;
   status["lastUpdatedTime"] = updated_at;
-  return Json{{"trainerStatus", status}}.dump();
+  return json_text({{"trainerStatus", status}});
 }
 
 // The variables were called …_STATUS_… before Kubeflow Trainer 2.2.

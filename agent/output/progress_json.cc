@@ -1,13 +1,10 @@
 #include "agent/output/progress_json.h"
 
-#include <nlohmann/json.hpp>
-
 #include "agent/text/progress_text.h"
+#include "proto/json/json.h"
 
 namespace dtrun::agent {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
@@ -28,7 +25,7 @@ std::string progress_json(const Progress& progress, std::optional<double> second
                      {"world_size", place.world_size},
                      {"generation", place.generation},
                      {"time", time}};
-  return json.dump();
+  return json_text(json);
 }
 
 }  // namespace dtrun::agent

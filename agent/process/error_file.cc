@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
 
 #include "proto/core/utf8.h"
+#include "proto/json/json.h"
 
 namespace dtrun::agent {
 namespace {
@@ -34,13 +34,13 @@ std::string cleaned(std::string_view text) {
          (line == std::string::npos ? printable(out.substr(out.size() - kMaxText)) : out.substr(line));
 }
 
-const nlohmann::json* member(const nlohmann::json* object, const char* name) {
+const Json* member(const Json* object, const char* name) {
   if (object == nullptr || !object->is_object()) return nullptr;
   const auto found = object->find(name);
   return found == object->end() ? nullptr : &*found;
 }
 
-std::string text_of(const nlohmann::json* value) {
+std::string text_of(const Json* value) {
   return value != nullptr && value->is_string() ? cleaned(value->get_ref<const std::string&>()) : "";
 }
 
@@ -73,10 +73,9 @@ std::string without_lone_surrogates(std::string_view text) {
 }  // namespace
 
 WorkerError parse_error_file(const std::string& text) {
-  auto document = nlohmann::json::parse(text, nullptr, false);
-  if (document.is_discarded())
-    document = nlohmann::json::parse(without_lone_surrogates(text), nullptr, false);
-  const nlohmann::json* message = member(&document, "message");
+  auto document = parse_json(text);
+  if (document.is_discarded()) document = parse_json(without_lone_surrogates(text));
+  const Json* message = member(&document, "message");
   if (message == nullptr || !message->is_object()) return {text_of(message), ""};
   return {text_of(member(message, "message")), text_of(member(member(message, "extraInfo"), "py_callstack"))};
 }

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
@@ -15,11 +14,10 @@
 #include "proto/core/exit_codes.h"
 #include "proto/core/text.h"
 #include "proto/core/utf8.h"
+#include "proto/json/json.h"
 
 namespace dtrun::agent {
 namespace {
-
-using Json = nlohmann::json;
 
 // Changes whenever the file is touched, written or replaced; 0 if there is none.
 std::uint64_t mark_of(const struct stat& info) {
@@ -68,12 +66,11 @@ Status no_report(const std::string& why) { return {kExitSoftware, why}; }
 // The converter is that of the control socket, so both take the same names.
 Result<std::optional<HeartbeatReport>> heartbeat_report_in(const std::string& text) {
   if (!trimmed(text).starts_with("{")) return std::optional<HeartbeatReport>();
-  Json object = Json::parse(without_such_numbers(text), nullptr, false);
+  Json object = parse_json(without_such_numbers(text));
   if (!object.is_object()) return no_report("it is no JSON object: " + printable_line(text.substr(0, 100)));
   if (!object.contains("step") || object["step"].is_null()) return no_report("it has no \"step\"");
   if (object.contains("total")) object["total_steps"] = object["total"];
-  const auto message =
-      from_json_line(Json{{"progress", object}}.dump(-1, ' ', true, Json::error_handler_t::replace));
+  const auto message = from_json_line(ascii_json_text({{"progress", object}}));
   if (!message.ok()) return no_report(message.status().message());
   HeartbeatReport report{.progress = message.value().progress(),
                          .waited = seconds_in(object, "wait_s"),

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
+
+#include "proto/json/json.h"
 
 namespace dtrun::cmd {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string text_of(const Json& line, const char* name) {
   const auto found = line.find(name);
@@ -177,7 +176,7 @@ JobLife read_events(std::istream& text, double alive_at) {
   LifeReader reader(alive_at);
   int unreadable = 0;
   for (std::string line; std::getline(text, line);)
-    if (!line.empty() && !reader.add(Json::parse(line, nullptr, false))) ++unreadable;
+    if (!line.empty() && !reader.add(parse_json(line))) ++unreadable;
   return reader.take(unreadable);
 }
 

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
+
+#include "proto/json/json.h"
 
 namespace dtrun::cmd {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 template <typename T>
 T value_or(const Json& line, const char* name, T otherwise) {
@@ -72,7 +71,7 @@ bool add(const Json& line, MetricsLog* log) {
 MetricsLog read_metrics(std::istream& text) {
   MetricsLog log;
   for (std::string line; std::getline(text, line);)
-    if (!line.empty() && !add(Json::parse(line, nullptr, false), &log)) ++log.unreadable;
+    if (!line.empty() && !add(parse_json(line), &log)) ++log.unreadable;
   return log;
 }
 

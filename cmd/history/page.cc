@@ -9,12 +9,11 @@
 #include "cmd/history/html.h"
 #include "cmd/history/life_part.h"
 #include "proto/core/text.h"
+#include "proto/json/json.h"
 #include "proto/web/web.h"
 
 namespace dtrun::cmd {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Of all curves of a page: with nine digits each it stays below a megabyte.
 constexpr std::size_t kMostPoints = 24000;
@@ -157,7 +156,7 @@ std::string document(const std::string& title, const std::string& body, const Js
   page +=
       "<footer>made by dtrun report; curves by dygraphs (MIT licence)</footer>\n"
       "<script type=\"application/json\" id=\"data\">";
-  page += for_script(data.dump(-1, ' ', true, Json::error_handler_t::replace)) + "</script>\n<script>";
+  page += for_script(ascii_json_text(data)) + "</script>\n<script>";
   page.append(kDygraphs).append("</script>\n<script>").append(kPictures) += "</script>\n<script>";
   page.append(kPageScript) += "</script>\n</body></html>\n";
   return page;

@@ -8,11 +8,10 @@
 
 #include "cmd/history/curves.h"
 #include "proto/core/text.h"
+#include "proto/json/json.h"
 
 namespace dtrun::cmd {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string number_text(double value) {
   if (value == std::floor(value) && std::abs(value) < 1e15) {
@@ -213,8 +212,7 @@ void flatten(const Json& json, const std::string& name,
     for (const auto& [key, value] : json.items())
       flatten(value, name.empty() ? key : name + "." + key, entries);
   } else if (!name.empty()) {
-    entries->emplace_back(name, json.is_string() ? json.get<std::string>()
-                                                 : json.dump(-1, ' ', false, Json::error_handler_t::replace));
+    entries->emplace_back(name, json.is_string() ? json.get<std::string>() : json_text(json));
   }
 }
 

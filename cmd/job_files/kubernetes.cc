@@ -2,18 +2,16 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "cmd/job_files/template.h"
 #include "cmd/job_files/templates.h"
 #include "cmd/options/values.h"
 #include "proto/core/lost_exits.h"
+#include "proto/json/json.h"
 
 namespace dtrun::cmd {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // A Job's pods are NAME-INDEX, a label of DNS: 63 characters, up to 6 of them for the index here.
 constexpr std::size_t kLongestName = 52;
@@ -24,7 +22,7 @@ bool is_small_letter(char c) { return c >= 'a' && c <= 'z'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // JSON is YAML, and in ASCII no character means another thing there.
-std::string yaml(const Json& value) { return value.dump(-1, ' ', true); }
+std::string yaml(const Json& value) { return ascii_json_text(value); }
 
 std::string args_of(const KubernetesJob& job) {
   std::string nodes = std::to_string(job.nodes.min);
@@ -102,7 +100,7 @@ std::string kubernetes_yaml(const KubernetesJob& job) {
   return fill_in(kKubernetesTemplate,
                  {{"name", job.name},
                   {"key", yaml(job.key)},
-                  {"config", Json::parse(job.config).dump(2, ' ', true)},
+                  {"config", ascii_json_text(parse_json(job.config), 2)},
                   {"pods", std::to_string(job.nodes.max)},
                   // A pod of an elastic job that found no node, or came too late, need not end.
                   {"success_policy", elastic ? "successPolicy: {rules: [{succeededIndexes: \"0\"}]}" : ""},

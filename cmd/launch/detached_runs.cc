@@ -9,20 +9,18 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
 
 #include "agent/system/descriptor.h"
 #include "cmd/launch/spool.h"
 #include "proto/base/ids.h"
+#include "proto/json/json.h"
 
 namespace dtrun::cmd {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
 constexpr auto kKeepEnded = std::chrono::hours(30 * 24);
 
 fs::path folder() { return state_folder() / "launches"; }
@@ -43,7 +41,7 @@ Json json_of(const DetachedRun& run) {
 std::optional<DetachedRun> read_run(const fs::path& file) {
   std::ifstream stream(file);
   try {
-    const Json json = Json::parse(stream);
+    const Json json = parse_json(stream);
     DetachedRun run{.run_id = json.at("run_id"),
                     .ssh = json.at("ssh"),
                     .accept_new_host_keys = json.at("accept_new_host_keys"),
@@ -82,7 +80,7 @@ Status remember_run(const DetachedRun& run) {
   if (Status status = check_can_remember(); !status.ok()) return status;
   const fs::path file = folder() / (run.run_id + ".json");
   const fs::path unfinished = file.string() + "." + random_id(4);
-  const std::string text = json_of(run).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string text = json_text(json_of(run), 2) + "\n";
   const agent::Descriptor fd(open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd.open()) return errno_status(kExitCannotCreate, unfinished.string(), errno);
   const bool written = write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());

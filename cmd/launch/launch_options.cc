@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <system_error>
@@ -22,6 +21,7 @@
 #include "cmd/plan/rendezvous_options.h"
 #include "proto/base/ids.h"
 #include "proto/core/exit_codes.h"
+#include "proto/json/json.h"
 #include "rendezvous/identity/job_key.h"
 
 namespace dtrun::cmd {
@@ -205,25 +205,24 @@ Result<LaunchPlan> make_launch_plan(const Options& options, const std::vector<st
 }
 
 std::string launch_json(const LaunchPlan& plan) {
-  nlohmann::ordered_json hosts = nlohmann::ordered_json::array();
+  Json hosts = Json::array();
   for (const Host& host : plan.hosts) {
-    nlohmann::ordered_json one{{"host", host.destination}};
+    Json one{{"host", host.destination}};
     if (host.slots > 0) one["slots"] = host.slots;
     if (!host.gpus.empty()) one["gpus"] = host.gpus;
     hosts.push_back(std::move(one));
   }
-  nlohmann::ordered_json environment = nlohmann::ordered_json::array();
+  Json environment = Json::array();
   for (const std::string& entry : plan.job.environment()) environment.push_back(masked(entry));
-  const nlohmann::ordered_json json{
-      {"hosts", std::move(hosts)},
-      {"min_nodes", plan.settings.min_nodes},
-      {"max_nodes", plan.settings.max_nodes},
-      {"ssh", plan.ssh},
-      {"rdzv_id", plan.job.run_id()},
-      {"directory", plan.job.directory()},
-      {"words", std::vector<std::string>(plan.job.words().begin(), plan.job.words().end())},
-      {"environment", std::move(environment)}};
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  const Json json{{"hosts", std::move(hosts)},
+                  {"min_nodes", plan.settings.min_nodes},
+                  {"max_nodes", plan.settings.max_nodes},
+                  {"ssh", plan.ssh},
+                  {"rdzv_id", plan.job.run_id()},
+                  {"directory", plan.job.directory()},
+                  {"words", std::vector<std::string>(plan.job.words().begin(), plan.job.words().end())},
+                  {"environment", std::move(environment)}};
+  return json_text(json, 2) + "\n";
 }
 
 }  // namespace dtrun::cmd

@@ -1,18 +1,17 @@
 #include "cmd/manual/completion.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "cmd/manual/manual.h"
 #include "cmd/options/option_table.h"
 #include "proto/core/text.h"
+#include "proto/json/json.h"
 #include "worker/config/config.h"
 
 namespace dtrun::cmd {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Words = std::vector<std::string>;
 
 // A config's overrides: "train.optim=sgd" for each value if the schema names them, else "train.seed=".
@@ -105,7 +104,7 @@ class Completer {
 
   void add_overrides_of_config() {
     Words all;
-    add_overrides(Json::parse(worker::config_json_schema()), "", &all);
+    add_overrides(parse_json(worker::config_json_schema()), "", &all);
     for (const std::string& word : all) add(word);
   }
 

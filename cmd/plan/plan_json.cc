@@ -3,14 +3,13 @@
 #include <signal.h>
 
 #include <chrono>
-#include <nlohmann/json.hpp>
 
+#include "proto/json/json.h"
 #include "rendezvous/identity/credential.h"
 
 namespace dtrun::cmd {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using std::chrono::milliseconds;
 
 double seconds(milliseconds value) { return static_cast<double>(value.count()) / 1000; }
@@ -96,7 +95,7 @@ void add_program(const JobSpec& spec, Json* plan) {
   if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program)) {
     (*plan)["program"] = {trainer->worker_binary.string()};
     (*plan)["lanes"] = trainer->lanes;
-    (*plan)["config"] = Json::parse(trainer->config_json);
+    (*plan)["config"] = parse_json(trainer->config_json);
     return;
   }
   (*plan)["program"] = std::get<ExternalProgram>(spec.program).argv;
@@ -134,7 +133,7 @@ std::string plan_json(const JobSpec& spec) {
   plan["worker_cpus"] = spec.worker_cpus.empty() ? Json(nullptr) : Json(spec.worker_cpus);
   add_program(spec, &plan);
   // Program and paths may have any bytes, also some that are not UTF-8.
-  return plan.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(plan, 2) + "\n";
 }
 
 }  // namespace dtrun::cmd

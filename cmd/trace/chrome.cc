@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <tuple>
 #include <utility>
 
+#include "proto/json/json.h"
+
 namespace dtrun::cmd {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Kind = Operation::Kind;
 
 // Numbers of tracks, in the order in which they are shown. Messages take as many as overlap.
@@ -132,9 +132,7 @@ class Writer {
  private:
   double at(std::int64_t time) const { return microseconds(time - origin_); }
 
-  void add(const Json& event) {
-    text_ += (text_.empty() ? "" : ",\n") + event.dump(-1, ' ', false, Json::error_handler_t::replace);
-  }
+  void add(const Json& event) { text_ += (text_.empty() ? "" : ",\n") + json_text(event); }
 
   void write_names() {
     std::map<int, std::map<int, bool>> tracks;
@@ -287,8 +285,7 @@ std::string chrome_json(const TraceRecord& record, const std::string& run_id, in
                    {"clock_error_us", microseconds(record.clock_error())},
                    {"clocks", clocks},
                    {"missing", record.missing(steps)}};
-  return "{\"displayTimeUnit\":\"ms\",\"otherData\":" +
-         other.dump(-1, ' ', false, Json::error_handler_t::replace) + ",\"traceEvents\":[\n" +
+  return "{\"displayTimeUnit\":\"ms\",\"otherData\":" + json_text(other) + ",\"traceEvents\":[\n" +
          Writer(record, std::move(spans)).events() + "\n]}\n";
 }
 

@@ -5,6 +5,7 @@
 
 #include "proto/core/contract.h"
 #include "proto/core/text.h"
+#include "proto/json/json.h"
 #include "proto/web/web.h"
 #include "rendezvous/http/access.h"
 #include "rendezvous/http/page.h"
@@ -15,13 +16,11 @@
 namespace dtrun::rendezvous {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr std::string_view kApi = "/api/v1/";
 
 HttpReply refuse(int status, const std::string& why) { return {.status = status, .body = why + "\n"}; }
 
-HttpReply json_reply(const Json& json) { return {.type = "application/json", .body = json_text(json)}; }
+HttpReply json_reply(const Json& json) { return {.type = "application/json", .body = json_document(json)}; }
 
 struct Asset {
   std::string_view path;
@@ -175,7 +174,7 @@ class Answering {
               {"version", site_.version},
               {"protocol", kRendezvousProtocol},
               {"command", view.command}};
-    const Json config = Json::parse(view.config, nullptr, false);
+    const Json config = parse_json(view.config);
     json["config"] = config.is_object() ? config : Json(nullptr);
     return json_reply(json);
   }

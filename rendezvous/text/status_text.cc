@@ -9,6 +9,7 @@
 
 #include "proto/core/text.h"
 #include "proto/core/utf8.h"
+#include "proto/json/json.h"
 #include "proto/wire/training.h"
 #include "rendezvous/core/rank_set.h"
 #include "rendezvous/text/goodput_json.h"
@@ -22,8 +23,6 @@ namespace {
 
 using v1::MemberStatus;
 using v1::RunStatus;
-using Json = nlohmann::ordered_json;
-
 // Version of the JSON (docs/status.md): raised once a key or value means something else, not for new ones.
 constexpr int kJsonVersion = 1;
 
@@ -344,12 +343,8 @@ Json status_json(const RunStatus& run, const std::string& endpoint) {
 }
 
 // Names of runs and hosts may have any bytes, also some that are not UTF-8.
-std::string json_text(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+std::string json_document(const Json& json) { return json_text(json, 2) + "\n"; }
 
-std::string json_line(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+std::string json_line(const Json& json) { return json_text(json) + "\n"; }
 
 }  // namespace dtrun::rendezvous

@@ -19,7 +19,7 @@ std::string page_link(const v1::Page& page, const std::string& run_id);
 nlohmann::ordered_json status_json(const v1::RunStatus& run, const std::string& endpoint);
 
 // With a final newline: to be read by people too, or an object a line.
-std::string json_text(const nlohmann::ordered_json& json);
+std::string json_document(const nlohmann::ordered_json& json);
 std::string json_line(const nlohmann::ordered_json& json);
 
 }  // namespace dtrun::rendezvous

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "proto/base/text_in.h"
+#include "proto/json/json.h"
 #include "worker/base/error.h"
 #include "worker/checkpoint/durable.h"
 #include "worker/checkpoint/layout.h"
@@ -24,8 +24,6 @@ namespace dtrun::worker {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
 // The tokenizer_config.json that transformers reads beside the tokenizer's files.
 Json tokenizer_config(const LoadedTokenizer& loaded, const Json& hub) {
   const Tokenizer& tokenizer = *loaded.tokenizer;
@@ -41,7 +39,7 @@ Json tokenizer_config(const LoadedTokenizer& loaded, const Json& hub) {
 
 // The config for transformers, from the model's metadata.
 Json hub_config(const std::string& text, const fs::path& source) {
-  Json config = Json::parse(text, nullptr, false);
+  Json config = parse_json(text);
   if (config.is_object() && config.contains("n_positions")) return config;
   throw WorkerError(kExitNoInput, source.string() +
                                       ": its metadata \"config\" is not what a run writes: the file is "
@@ -109,7 +107,7 @@ Exported export_model(const fs::path& run, const fs::path& directory, const Expo
     tokenizer = value_or_throw(load_tokenizer(run_directory));
   if (const auto end = tokenizer ? tokenizer->tokenizer->id_of(kEndOfText) : std::nullopt)
     hub["bos_token_id"] = hub["eos_token_id"] = *end;
-  const std::string hub_text = hub.dump(2) + "\n";
+  const std::string hub_text = json_text(hub, 2) + "\n";
   Files files;
   if (as.format == ExportFormat::kGguf) {
     const Gpt2 model = gpt2_in(file.value(), hub_text, as, source);
@@ -124,7 +122,7 @@ Exported export_model(const fs::path& run, const fs::path& directory, const Expo
     files.emplace_back(kModelFile, std::move(packed.model));
     if (tokenizer) {
       for (const TokenizerFile& file : tokenizer->files) files.emplace_back(file.name, file.bytes);
-      files.emplace_back("tokenizer_config.json", tokenizer_config(*tokenizer, hub).dump(2) + "\n");
+      files.emplace_back("tokenizer_config.json", json_text(tokenizer_config(*tokenizer, hub), 2) + "\n");
     }
     files.emplace_back("config.json", packed.config);  // last: transformers loads nothing without it
   }

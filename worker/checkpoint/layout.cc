@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "proto/core/text.h"
+#include "proto/json/json.h"
 #include "worker/config/strict_json.h"
 
 namespace dtrun::worker {
@@ -10,9 +11,7 @@ namespace dtrun::worker {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
-std::string shape_text(const std::vector<std::int64_t>& shape) { return Json(shape).dump(); }
+std::string shape_text(const std::vector<std::int64_t>& shape) { return json_text(shape); }
 
 Status not_ours(const std::string& what) {
   return Status(kExitConfig, what +

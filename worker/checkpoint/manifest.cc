@@ -7,6 +7,7 @@
 #include <memory>
 #include <system_error>
 
+#include "proto/json/json.h"
 #include "worker/base/error.h"
 #include "worker/base/pulse.h"
 #include "worker/base/sha256.h"
@@ -17,8 +18,6 @@ namespace dtrun::worker {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
 constexpr std::uint64_t kReadAtOnce = 16u << 20;  // read between two signs of life
 
 Status fault(const fs::path& path, const std::string& what) {
@@ -41,7 +40,7 @@ FileDigest digest_of(std::span<const std::string_view> pieces) {
 std::string to_json(const Manifest& manifest) {
   Json json = Json::object();
   for (const auto& [file, digest] : manifest) json[file] = {{"size", digest.size}, {"sha256", digest.sha256}};
-  return json.dump(2) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 Result<Manifest> parse_manifest(std::string_view text) {

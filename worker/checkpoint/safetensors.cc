@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "proto/json/json.h"
 #include "worker/config/strict_json.h"
 
 namespace dtrun::worker {
@@ -11,8 +12,6 @@ namespace dtrun::worker {
 static_assert(std::endian::native == std::endian::little, "values are copied as they lie in the file");
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kPrefix = 8;                 // the header's size
 constexpr std::uint64_t kMaxHeader = 100'000'000;  // the reference implementation's limit
@@ -121,7 +120,7 @@ std::string safetensors_header(std::span<const Tensor> tensors,
                            {"shape", tensor.shape},
                            {"data_offsets", {begin, begin + tensor.size * sizeof(float)}}};
   }
-  std::string text = header.dump();
+  std::string text = json_text(header);
   text.resize((text.size() + 7) / 8 * 8, ' ');
   std::string prefix;
   for (std::size_t i = 0; i < kPrefix; ++i) prefix += static_cast<char>(text.size() >> (8 * i));

@@ -2,13 +2,12 @@
 
 #include <limits>
 
+#include "proto/json/json.h"
 #include "worker/config/strict_json.h"
 
 namespace dtrun::worker {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr int kFormatVersion = 1;
 
@@ -49,8 +48,8 @@ bool parse_teacher(const Json& json, TeacherFile* teacher) {
 
 std::string to_json(const StateText& state) {
   // The config is written as an object, for people, where that loses nothing; else as text.
-  Json config = Json::parse(state.config_json, nullptr, false);
-  if (config.is_discarded() || config.dump(2) + "\n" != state.config_json) config = state.config_json;
+  Json config = parse_json(state.config_json);
+  if (config.is_discarded() || json_text(config, 2) + "\n" != state.config_json) config = state.config_json;
   Json json = {{"format_version", kFormatVersion}, {"step", state.step}};
   if (!state.device.empty()) json["device"] = state.device;
   if (!state.teacher.sha256.empty())
@@ -63,7 +62,7 @@ std::string to_json(const StateText& state) {
                            {"best_accuracy", record.best_accuracy},
                            {"without_improvement", record.without_improvement}};
   json["config"] = config;
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 Result<StateText> parse_state(std::string_view text) {
@@ -79,11 +78,11 @@ Result<StateText> parse_state(std::string_view text) {
     return malformed;
   }
   if (version != kFormatVersion) {
-    return Status(kExitNoInput, "has format_version " + version.dump() + ", this dtrun reads " +
+    return Status(kExitNoInput, "has format_version " + json_text(version) + ", this dtrun reads " +
                                     std::to_string(kFormatVersion) + "; use the version that wrote it");
   }
   StateText state{step.get<std::int64_t>(),
-                  config.is_string() ? config.get<std::string>() : config.dump(2) + "\n"};
+                  config.is_string() ? config.get<std::string>() : json_text(config, 2) + "\n"};
   const Json device = json.value("device", Json(""));
   if (!device.is_string()) return malformed;
   state.device = device.get<std::string>();

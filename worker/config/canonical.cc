@@ -1,6 +1,6 @@
 // The canonical text of a config, and the difference between two of them.
-#include <nlohmann/json.hpp>
 
+#include "proto/json/json.h"
 #include "worker/config/config.h"
 #include "worker/config/options.h"
 #include "worker/config/strict_json.h"
@@ -8,8 +8,6 @@
 namespace dtrun::worker {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Pointer and value of each entry of a text, in its order; the whole text under "" if it is not JSON.
 Json flattened(const std::string& text) {
@@ -51,7 +49,7 @@ std::string to_canonical_json(const JobConfig& config) {
     Json value = json_of(option.field(copy));
     if (!value.is_null()) root[Json::json_pointer(std::string(option.pointer))] = std::move(value);
   }
-  return root.dump(2) + "\n";
+  return json_text(root, 2) + "\n";
 }
 
 std::string first_difference(const std::string& here, const std::string& there) {

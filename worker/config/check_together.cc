@@ -4,13 +4,12 @@
 #include <string>
 #include <tuple>
 
+#include "proto/json/json.h"
 #include "worker/config/options.h"
 #include "worker/config/strict_json.h"
 
 namespace dtrun::worker {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // " (allowed: a divisor, e.g. 32 or 64)": the nearest ones below and above.
 std::string divisors_near(int wanted, int of) {
@@ -39,7 +38,7 @@ void check_schedule(const TrainConfig& train, Faults* faults) {
   if (type == SchedulerType::kConstant && train.warmup_steps > 0)
     no_effect("warmup_steps", std::to_string(train.warmup_steps));
   if (type == SchedulerType::kConstant && train.warmup_ratio > 0)
-    no_effect("warmup_ratio", Json(train.warmup_ratio).dump());
+    no_effect("warmup_ratio", json_text(train.warmup_ratio));
 
   const SchedulerKwargs& kwargs = train.lr_scheduler_kwargs;
   const std::string place = "/train/lr_scheduler_kwargs";
@@ -57,7 +56,7 @@ void check_schedule(const TrainConfig& train, Faults* faults) {
   if (type == SchedulerType::kPolynomial && !faults->at(place + "/lr_end") &&
       !faults->at("/train/learning_rate") && lr_end >= train.learning_rate) {
     faults->add(place + "/lr_end",
-                Json(lr_end).dump() + " is not lower than learning_rate " + Json(train.learning_rate).dump());
+                json_text(lr_end) + " is not lower than learning_rate " + json_text(train.learning_rate));
   }
 }
 
@@ -122,7 +121,7 @@ void check_distillation(const TrainConfig& train, Faults* faults) {
         std::tuple{"distill_alpha", train.distill_alpha, usual.distill_alpha}}) {
     const std::string place = std::string("/train/") + name;
     if (value != unless && !faults->at(place))
-      faults->add(place, Json(value).dump() + " has no effect without distill_from, a teacher's directory");
+      faults->add(place, json_text(value) + " has no effect without distill_from, a teacher's directory");
   }
 }
 
@@ -149,7 +148,7 @@ void check_local_replicas(const JobConfig& config, Faults* faults) {
     const auto no_effect = [&](const char* name, auto value, decltype(value) unless) {
       const std::string own = std::string("/train/") + name;
       if (!faults->at(own) && value != unless)
-        faults->add(own, Json(value).dump() + " has no effect with local_replicas 1 (use 2 or more)");
+        faults->add(own, json_text(value) + " has no effect with local_replicas 1 (use 2 or more)");
     };
     const TrainConfig usual;
     no_effect("sync_every", train.sync_every, usual.sync_every);

@@ -4,17 +4,15 @@
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "proto/core/nearest.h"
+#include "proto/json/json.h"
 #include "worker/config/faults.h"
 #include "worker/config/layers.h"
 #include "worker/config/strict_json.h"
 
 namespace dtrun::worker {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // ---- what it may be
 
@@ -23,7 +21,7 @@ std::string number_text(double value) {
   if (std::abs(value) < 1e15 && value == std::floor(value)) {
     return std::to_string(static_cast<std::int64_t>(value));
   }
-  return nlohmann::json(value).dump();
+  return json_text(value);
 }
 
 std::string range_text(const Bounds& range) {
@@ -98,7 +96,7 @@ std::string check_string(const Json& value, const Expected& expected) {
 }
 
 std::string assign_string(Json value, const Expected& expected, std::string* field) {
-  if (expected.rule.integer_too && value.is_number_integer()) value = value.dump();
+  if (expected.rule.integer_too && value.is_number_integer()) value = json_text(value);
   if (!value.is_string()) {
     return wrong_type(value, expected.rule.integer_too ? "an integer or a string" : "a string", expected);
   }

@@ -1,7 +1,7 @@
 // What an entry of the options' table says of itself, in words and as data.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "proto/json/json.h"
 #include "worker/config/options.h"
 
 namespace dtrun::worker {
@@ -46,8 +46,8 @@ std::vector<std::string_view> option_groups() {
 std::string default_text(const Option& option) {
   if (option.required) return "";
   JobConfig defaults;
-  const nlohmann::ordered_json value = json_of(option.field(defaults));
-  return value.is_null() ? "" : value.dump();
+  const Json value = json_of(option.field(defaults));
+  return value.is_null() ? "" : json_text(value);
 }
 
 std::optional<std::string> launch_value(const Option& option, JobConfig& config) {

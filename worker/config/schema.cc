@@ -1,15 +1,13 @@
 // The JSON Schema of a config file, from the table that also checks it.
-#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "proto/json/json.h"
 #include "worker/config/config.h"
 #include "worker/config/options.h"
 
 namespace dtrun::worker {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json option_schema(const Option& option) {
   JobConfig defaults;
@@ -63,7 +61,7 @@ std::string config_json_schema() {
       if (std::find(required.begin(), required.end(), group) == required.end()) required.push_back(group);
     }
   }
-  return root.dump(2) + "\n";
+  return json_text(root, 2) + "\n";
 }
 
 }  // namespace dtrun::worker

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "proto/core/utf8.h"
+#include "proto/json/json.h"
+
 namespace dtrun::worker {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // The token with "~" and "/" escaped as in RFC 6901.
 std::string pointer_token(std::string_view key) {
@@ -129,16 +130,6 @@ class Builder : public nlohmann::json_sax<Json> {
   std::vector<Level> levels_;
 };
 
-bool is_utf8(std::string_view text) {
-  // The serializer checks its output.
-  try {
-    (void)Json(std::string(text)).dump();
-    return true;
-  } catch (const Json::type_error&) {
-    return false;
-  }
-}
-
 // The first value of each repeated key stays.
 void drop_repeats(Json& value) {
   if (value.is_object()) {
@@ -167,7 +158,7 @@ Result<StrictJson> parse_strict_json(std::string_view text) {
 
 std::string printable(std::string_view text) {
   static constexpr char kHex[] = "0123456789abcdef";
-  const bool utf8 = is_utf8(text);
+  const bool utf8 = !invalid_utf8_at(text);
   std::string out;
   for (char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -186,7 +177,7 @@ std::string shown(const Json& value) {
   if (value.is_string() && value.get_ref<const std::string&>().size() > kLongest) {
     return '"' + printable(value.get_ref<const std::string&>().substr(0, kLongest)) + "…\"";
   }
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text = json_text(value);
   if (text.size() > kLongest) text = printable(text.substr(0, kLongest)) + "…";
   return text;
 }

@@ -1,12 +1,12 @@
 #include "worker/config/tool_request.h"
 
-#include <nlohmann/json.hpp>
 #include <utility>
+
+#include "proto/core/utf8.h"
+#include "proto/json/json.h"
 
 namespace dtrun::worker {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // One list for both directions.
 void for_each_field(PrepareRequest& request, const auto& visit) {
@@ -52,13 +52,8 @@ Json json_of(auto number) { return number; }
 Json json_of(const std::optional<int>& number) { return number ? Json(*number) : Json(); }
 // As numbers where the bytes are not UTF-8, which JSON must be.
 Json json_of(const std::string& text) {
-  Json json = text;
-  try {
-    (void)json.dump();
-    return json;
-  } catch (const Json::type_error&) {
-    return std::vector<unsigned char>(text.begin(), text.end());
-  }
+  if (invalid_utf8_at(text)) return std::vector<unsigned char>(text.begin(), text.end());
+  return text;
 }
 
 void read(const Json& json, auto* number) { json.get_to(*number); }
@@ -81,7 +76,7 @@ std::vector<std::string> arguments_of(const Request& request) {
   Json json = Json::object();
   Request copy = request;
   for_each_field(copy, [&](const char* name, const auto& field) { json[name] = json_of(field); });
-  std::vector<std::string> arguments{Request::kTool, json.dump()};
+  std::vector<std::string> arguments{Request::kTool, json_text(json)};
   arguments.insert(arguments.end(), request.words.begin(), request.words.end());
   return arguments;
 }
@@ -90,7 +85,7 @@ template <typename Request>
 std::optional<Request> request_of(const std::vector<std::string>& arguments) {
   if (arguments.empty()) return std::nullopt;
   try {
-    const Json json = Json::parse(arguments[0]);
+    const Json json = parse_json(arguments[0]);
     Request request{.words = {arguments.begin() + 1, arguments.end()}};
     for_each_field(request, [&](const char* name, auto& field) { read(json.at(name), &field); });
     return request;

@@ -3,9 +3,9 @@
 #include <fcntl.h>
 
 #include <cerrno>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "proto/json/json.h"
 #include "worker/base/error.h"
 #include "worker/metrics/rewind.h"
 #include "worker/metrics/wall_time.h"
@@ -15,8 +15,6 @@ namespace dtrun::worker {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
 void put(Json& line, const DeviceUse& use) {
   if (use.parts.empty()) return;
   line["device_uses"] = use.parts;
@@ -79,7 +77,7 @@ void MetricsWriter::write(const StartMetrics& m) {
   if (!m.memory.empty()) line["memory"]["total"] = total;
   put(line, m.use);
   line["time"] = wall_time();
-  file_.append(line.dump() + "\n");
+  file_.append(json_text(line) + "\n");
 }
 
 void MetricsWriter::write(const TrainMetrics& m) {
@@ -103,7 +101,7 @@ void MetricsWriter::write(const TrainMetrics& m) {
                  {"gpu_memory_total", m.memory->total}});
   const double time = wall_time();
   line["time"] = time;
-  file_.append(line.dump() + "\n");
+  file_.append(json_text(line) + "\n");
   if (events_) events_->add(m.step, time, scalars_of(m));
 }
 
@@ -119,7 +117,7 @@ void MetricsWriter::write(const EvalMetrics& m) {
   }
   const double time = wall_time();
   line["time"] = time;
-  file_.append(line.dump() + "\n");
+  file_.append(json_text(line) + "\n");
   if (events_) events_->add(m.step, time, scalars);
 }
 
@@ -128,7 +126,7 @@ void MetricsWriter::write(const SaveMetrics& m) {
                      {"step", m.step},
                      {"stall_milliseconds", m.stall_milliseconds},
                      {"time", wall_time()}};
-  file_.append(line.dump() + "\n");
+  file_.append(json_text(line) + "\n");
 }
 
 void MetricsWriter::write(const EndMetrics& m) {
@@ -136,7 +134,7 @@ void MetricsWriter::write(const EndMetrics& m) {
   if (m.best_step >= 0) line["best_step"] = m.best_step;
   put(line, m.use);
   line["time"] = wall_time();
-  file_.append(line.dump() + "\n");
+  file_.append(json_text(line) + "\n");
 }
 
 }  // namespace dtrun::worker

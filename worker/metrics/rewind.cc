@@ -5,16 +5,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "proto/json/json.h"
+
 namespace dtrun::worker {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct MetricsLine {
   std::uint64_t begin = 0;  // in the file
@@ -80,7 +79,7 @@ struct LineVerdict {
 // The line of a run's end is dropped, since the run goes on.
 LineVerdict judge(std::string_view text, std::int64_t resume_step) {
   if (!text.ends_with('\n')) return {};
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = parse_json(text);
   if (!json.is_object() || json.value("event", Json()) == "end") return {};
   const Json step = json.value("step", Json());
   if (!step.is_number_integer()) return {.keep = true};

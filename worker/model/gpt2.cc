@@ -1,7 +1,7 @@
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "proto/json/json.h"
 #include "worker/base/error.h"
 #include "worker/model/builder.h"
 #include "worker/model/models.h"
@@ -26,26 +26,26 @@ void check(const ModelConfig& config, const SampleSpec& sample) {
 std::string hub_config(const ModelConfig& config, int vocab_size) {
   // GPT-2's own tokenizer begins and ends a text with its last token.
   constexpr int kEndOfText = 50256;
-  const nlohmann::ordered_json end = vocab_size > kEndOfText ? nlohmann::ordered_json(kEndOfText) : nullptr;
-  const nlohmann::ordered_json json{{"architectures", {"GPT2LMHeadModel"}},
-                                    {"model_type", "gpt2"},
-                                    {"activation_function", "gelu_new"},
-                                    {"vocab_size", vocab_size},
-                                    {"n_positions", config.n_positions},
-                                    {"n_ctx", config.n_positions},
-                                    {"n_embd", config.n_embd},
-                                    {"n_layer", config.n_layer},
-                                    {"n_head", config.n_head},
-                                    {"layer_norm_epsilon", 1e-5},
-                                    {"resid_pdrop", config.dropout},
-                                    {"embd_pdrop", config.dropout},
-                                    {"attn_pdrop", 0.0},
-                                    {"initializer_range", 0.02},
-                                    {"bos_token_id", end},
-                                    {"eos_token_id", end},
-                                    {"tie_word_embeddings", true},
-                                    {"torch_dtype", "float32"}};
-  return json.dump(2) + "\n";
+  const Json end = vocab_size > kEndOfText ? Json(kEndOfText) : nullptr;
+  const Json json{{"architectures", {"GPT2LMHeadModel"}},
+                  {"model_type", "gpt2"},
+                  {"activation_function", "gelu_new"},
+                  {"vocab_size", vocab_size},
+                  {"n_positions", config.n_positions},
+                  {"n_ctx", config.n_positions},
+                  {"n_embd", config.n_embd},
+                  {"n_layer", config.n_layer},
+                  {"n_head", config.n_head},
+                  {"layer_norm_epsilon", 1e-5},
+                  {"resid_pdrop", config.dropout},
+                  {"embd_pdrop", config.dropout},
+                  {"attn_pdrop", 0.0},
+                  {"initializer_range", 0.02},
+                  {"bos_token_id", end},
+                  {"eos_token_id", end},
+                  {"tie_word_embeddings", true},
+                  {"torch_dtype", "float32"}};
+  return json_text(json, 2) + "\n";
 }
 
 }  // namespace

@@ -1,12 +1,11 @@
 #include "worker/model/hub.h"
 
-#include <nlohmann/json.hpp>
 #include <utility>
+
+#include "proto/json/json.h"
 
 namespace dtrun::worker {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Status no_size(const std::string& name) {
   return Status(kExitNoInput, "its \"" + name + "\" is no size of a GPT-2");
@@ -15,7 +14,7 @@ Status no_size(const std::string& name) {
 }  // namespace
 
 Result<ModelConfig> gpt2_of_hub(const std::string& config_json) {
-  const Json json = Json::parse(config_json, nullptr, false);
+  const Json json = parse_json(config_json);
   if (!json.is_object() || json.value("model_type", Json()) != "gpt2")
     return Status(kExitNoInput, "is not the config of a GPT-2");
   ModelConfig gpt2{.type = ModelType::kGpt2};
@@ -37,12 +36,13 @@ Result<ModelConfig> gpt2_of_hub(const std::string& config_json) {
                                    {"scale_attn_by_inverse_layer_idx", false}}) {
     const Json value = json.value(name, ours);
     if (value != ours)
-      return Status(kExitConfig, "its \"" + std::string(name) + "\" is " + value.dump() +
-                                     ", and dtrun's GPT-2 has " + ours.dump());
+      return Status(kExitConfig, "its \"" + std::string(name) + "\" is " + json_text(value) +
+                                     ", and dtrun's GPT-2 has " + json_text(ours));
   }
   const Json inner = json.value("n_inner", Json());
   if (!inner.is_null() && inner != 4 * gpt2.n_embd)
-    return Status(kExitConfig, "its \"n_inner\" is " + inner.dump() + ", and dtrun's GPT-2 has 4 * n_embd");
+    return Status(kExitConfig,
+                  "its \"n_inner\" is " + json_text(inner) + ", and dtrun's GPT-2 has 4 * n_embd");
   return gpt2;
 }
 

@@ -2,11 +2,11 @@
 #include "worker/config/layers.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "proto/json/json.h"
 #include "worker/base/error.h"
 #include "worker/model/builder.h"
 #include "worker/model/models.h"
@@ -159,7 +159,7 @@ Program named_layers(const std::vector<Layer>& layers, const SampleSpec& sample)
 Program layers(const ModelConfig& config, const SampleSpec& sample) {
   LayerBuilder builder(config.layers, "/model/layers", sample);
   Program program = builder.build();
-  program.layers = json_of(builder.layers()).dump();
+  program.layers = json_text(json_of(builder.layers()));
   return program;
 }
 

@@ -1,10 +1,10 @@
 // All that the model's plans and descriptions know of each operation.
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "proto/core/overloaded.h"
+#include "proto/json/json.h"
 #include "worker/model/plan.h"
 #include "worker/model/program.h"
 
@@ -67,11 +67,11 @@ struct TorchModule {
   std::string operator()(const BatchNorm& norm) const {
     std::string arguments = text(norm.channels);
     if (norm.epsilon != 1e-5 || norm.momentum != 0.1)
-      arguments += ", " + nlohmann::json(norm.epsilon).dump() + ", " + nlohmann::json(norm.momentum).dump();
+      arguments += ", " + json_text(norm.epsilon) + ", " + json_text(norm.momentum);
     return named(program, norm.weight, batch_norm_name(norm) + "(" + arguments + ")");
   }
   std::string operator()(const Dropout& dropout) const {
-    return "Dropout(" + nlohmann::json(dropout.probability).dump() + ")";
+    return "Dropout(" + json_text(dropout.probability) + ")";
   }
   std::string operator()(const LogSoftmaxNll&) const { return call("LogSoftmax", {1}); }
   std::string operator()(const auto&) const { return ""; }  // no module of torch.nn with one input

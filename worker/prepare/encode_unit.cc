@@ -1,8 +1,8 @@
 #include "worker/prepare/encode_unit.h"
 
-#include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "proto/json/json.h"
 #include "worker/config/strict_json.h"
 #include "worker/data/message.h"
 
@@ -32,7 +32,7 @@ struct InputLine {
 };
 
 Result<std::string> text_in(std::string_view json, const EncodingRules& rules, const InputLine& line) {
-  auto value = nlohmann::json::parse(json, nullptr, false);
+  auto value = parse_json(json);
   if (!value.is_object()) {
     const auto why = parse_strict_json(json);
     return line.fault(why.ok() ? "no JSON object" : "no JSON: " + why.status().message());

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <span>
 #include <tuple>
 
 #include "proto/core/text.h"
+#include "proto/json/json.h"
 #include "worker/profile/table_text.h"
 
 namespace dtrun::worker {
@@ -156,7 +156,6 @@ std::string table(const Profile& p) {
 }
 
 std::string json(const Profile& p) {
-  using Json = nlohmann::ordered_json;
   Json rows = Json::array();
   for (const OpRow& row : p.rows) {
     const bool forward = row.kind.part.starts_with("forward");
@@ -195,7 +194,7 @@ std::string json(const Profile& p) {
       {"update_seconds", p.update},
       {"ceiling", {{"flops_per_second", p.ceilings.flops}, {"bytes_per_second", p.ceilings.bytes}}},
       {"rows", rows}};
-  return all.dump(2) + "\n";
+  return json_text(all, 2) + "\n";
 }
 
 }  // namespace dtrun::worker

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
+
+#include "proto/json/json.h"
 
 namespace dtrun::worker {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // `time` in seconds as microseconds, rounded to nanoseconds, the resolution of the clocks.
 double microseconds(double time) { return std::round(time * 1e9) / 1e3; }
@@ -64,7 +63,7 @@ std::string chrome_trace(const Program& program, const OpTimes& times, std::span
   }
   std::ranges::stable_sort(spans, {}, [](const Json& span) { return span["ts"].get<double>(); });
   for (Json& span : spans) events.push_back(std::move(span));
-  return Json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() + "\n";
+  return json_text({{"traceEvents", events}, {"displayTimeUnit", "ms"}}) + "\n";
 }
 
 }  // namespace dtrun::worker

@@ -1,9 +1,9 @@
 #include "worker/quantize/gpt2_files.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "proto/json/json.h"
 #include "worker/model/hub.h"
 #include "worker/quantize/gguf.h"
 #include "worker/quantize/matrices.h"
@@ -11,8 +11,6 @@
 
 namespace dtrun::worker {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string bytes_of(const auto& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0])};
@@ -135,7 +133,7 @@ class PackedTensors {
     }
   }
   std::string file() const {
-    std::string text = header_.dump();
+    std::string text = json_text(header_);
     text.resize((text.size() + 7) / 8 * 8, ' ');
     std::string size;
     for (int i = 0; i < 8; ++i) size += static_cast<char>(text.size() >> (8 * i));
@@ -155,7 +153,7 @@ class PackedTensors {
 };
 
 Json opt_config(const ModelConfig& shape, const Json& hub, Quantization how) {
-  Json config = Json::parse(R"({
+  Json config = parse_json(R"({
     "architectures": ["OPTForCausalLM"], "model_type": "opt", "activation_function": "gelu_new",
     "do_layer_norm_before": true, "enable_bias": true, "attention_dropout": 0.0, "pad_token_id": null,
     "tie_word_embeddings": true, "torch_dtype": "float32",
@@ -251,7 +249,8 @@ PackedFiles gpt2_packed(const ModelConfig& shape, const std::vector<float>& flat
     else
       tensors.add_floats(names, parameter, flat);
   }
-  return {.model = tensors.file(), .config = opt_config(shape, Json::parse(hub_config), how).dump(2) + "\n"};
+  return {.model = tensors.file(),
+          .config = json_text(opt_config(shape, parse_json(hub_config), how), 2) + "\n"};
 }
 
 }  // namespace dtrun::worker

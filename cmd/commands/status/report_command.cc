@@ -47,7 +47,7 @@ int write(const std::string& page, const std::filesystem::path& file) {
 
 int compare(const RunHistory& a, const RunHistory& b, bool json, const std::string& output) {
   const Comparison comparison = comparison_of(a, b);
-  if (json) return answer(rendezvous::json_text(to_json(comparison)));
+  if (json) return answer(rendezvous::json_document(to_json(comparison)));
   return write(comparison_page(a, b, comparison), output.empty() ? "comparison.html" : output);
 }
 
@@ -67,7 +67,7 @@ int run_report(const Invocation& invocation) {
     return compare(first.value().run, second.value().run, options.flag("json"), output);
   }
   const RunHistory& run = first.value().run;
-  if (options.flag("json")) return answer(rendezvous::json_text(to_json(run, kPointsInJson)));
+  if (options.flag("json")) return answer(rendezvous::json_document(to_json(run, kPointsInJson)));
   return write(report_page(run),
                output.empty() ? first.value().folder.path / "report.html" : std::filesystem::path(output));
 }

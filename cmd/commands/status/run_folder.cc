@@ -10,6 +10,7 @@
 #include "agent/report_file.h"
 #include "proto/core/exit_codes.h"
 #include "proto/core/text.h"
+#include "proto/json/json.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -59,10 +60,10 @@ void remark_unreadable(const fs::path& file, int lines, std::vector<std::string>
                        (lines == 1 ? "is" : "are") + " left out");
 }
 
-nlohmann::ordered_json read_json(const fs::path& file, std::vector<std::string>* remarks) {
+Json read_json(const fs::path& file, std::vector<std::string>* remarks) {
   std::ifstream stream = open(file, true, remarks);
   if (!stream) return nullptr;
-  auto json = nlohmann::ordered_json::parse(stream, nullptr, false);
+  auto json = parse_json(stream);
   if (json.is_object()) return json;
   remarks->push_back(file.string() + " is no JSON object, and is left out");
   return nullptr;

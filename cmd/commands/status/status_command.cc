@@ -151,7 +151,7 @@ int show_once(const StatusQuestion& question) {
                                      ? nothing(question)
                                      : "no page: the run is over, or was started with --http_port off"));
   }
-  return cmd::answer(question.json ? rendezvous::json_text(answer.runs) : answer.text);
+  return cmd::answer(question.json ? rendezvous::json_document(answer.runs) : answer.text);
 }
 
 // Shows all runs until interrupted. A failed look does not end it: the next one may work.
@@ -212,7 +212,7 @@ int show_end(const agent::EndedJob& ended, const std::filesystem::path& folder,
   answer.add(status_of(ended), folder.string());
   const int code = cmd::answer(!question.json   ? answer.text
                                : question.watch ? rendezvous::json_line(answer.runs[0])
-                                                : rendezvous::json_text(answer.runs));
+                                                : rendezvous::json_document(answer.runs));
   return code == kExitOk && question.exit_status ? ended.end.exit_code : code;
 }
 
