@@ -21,7 +21,7 @@ namespace dtrun::cmd {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr auto kKeepEnded = std::chrono::hours(30 * 24);
+constexpr auto kKeepEndedRun = std::chrono::hours(30 * 24);
 
 fs::path folder() { return state_folder() / "launches"; }
 
@@ -59,7 +59,7 @@ std::optional<DetachedRun> read_run(const fs::path& file) {
 bool is_old(const fs::path& file) {
   std::error_code error;
   const auto written = fs::last_write_time(file, error);
-  return !error && fs::file_time_type::clock::now() - written > kKeepEnded;
+  return !error && fs::file_time_type::clock::now() - written > kKeepEndedRun;
 }
 
 std::string names_of(const std::vector<DetachedRun>& runs) {

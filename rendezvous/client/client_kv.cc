@@ -15,8 +15,9 @@ constexpr std::chrono::milliseconds kSlack{30000};
 using Done = std::function<void(control::KvReply, bool unreachable)>;
 
 template <typename Request, typename Reply>
-using Method = void (v1::Store::StubInterface::async_interface::*)(grpc::ClientContext*, const Request*,
-                                                                   Reply*, std::function<void(grpc::Status)>);
+using AsyncMethod = void (v1::Store::StubInterface::async_interface::*)(grpc::ClientContext*, const Request*,
+                                                                        Reply*,
+                                                                        std::function<void(grpc::Status)>);
 
 // Keeps a call's parts together until gRPC is done with them.
 template <typename Request, typename Reply>
@@ -29,7 +30,7 @@ struct UnaryCall {
 
 template <typename Request, typename Reply, typename Fill>
 std::weak_ptr<grpc::ClientContext> call(const std::shared_ptr<grpc::Channel>& channel,
-                                        Method<Request, Reply> method, Request request, std::uint64_t id,
+                                        AsyncMethod<Request, Reply> method, Request request, std::uint64_t id,
                                         std::int64_t wait_ms, Done done, Fill fill) {
   auto call = std::make_shared<UnaryCall<Request, Reply>>();
   call->stub = v1::Store::NewStub(channel);
@@ -62,7 +63,7 @@ std::weak_ptr<grpc::ClientContext> start_kv(const std::shared_ptr<grpc::Channel>
     v1::GetRequest get;
     get.set_key(prefix + request.key());
     get.set_timeout_ms(wait_ms);
-    return call(channel, static_cast<Method<v1::GetRequest, v1::GetReply>>(&Async::Get), std::move(get),
+    return call(channel, static_cast<AsyncMethod<v1::GetRequest, v1::GetReply>>(&Async::Get), std::move(get),
                 request.id(), wait_ms, std::move(done), [](v1::GetReply& from, control::KvReply* to) {
                   to->set_value(std::move(*from.mutable_value()));
                 });
@@ -70,7 +71,7 @@ std::weak_ptr<grpc::ClientContext> start_kv(const std::shared_ptr<grpc::Channel>
   v1::SetRequest set;
   set.set_key(prefix + request.key());
   set.set_value(request.value());
-  return call(channel, static_cast<Method<v1::SetRequest, v1::SetReply>>(&Async::Set), std::move(set),
+  return call(channel, static_cast<AsyncMethod<v1::SetRequest, v1::SetReply>>(&Async::Set), std::move(set),
               request.id(), 0, std::move(done), [](v1::SetReply&, control::KvReply*) {});
 }
 
