@@ -35,16 +35,19 @@ show_progress() {
   [ ! -t 2 ] || printf '\r\033[K' >&2
 }
 
-# build PRESET [TARGET…]: configures if that was not done yet, builds the targets (default: the preset's).
+# build PRESET [TARGET…]: configures if that was not done yet, with `configure_options`, and builds the targets (default: the
+# preset's). Where scripts/demo has left the GPUs' kernels out, a build without such options brings them.
+configure_options=()
 build() {
   local preset=$1 log=build/$1/build.log code=0
   shift
   local targets=()
   [ $# -eq 0 ] || targets=(--target "$@")
   # CMake runs again by itself when a CMakeLists.txt changes, but not when the presets do.
-  if ! [ "build/$preset/build.ninja" -nt CMakePresets.json ]; then
+  if ! [ "build/$preset/build.ninja" -nt CMakePresets.json ] ||
+     { [ ${#configure_options[@]} -eq 0 ] && grep -qs '^DTRUN_GPUS:.*=HERE$' "build/$preset/CMakeCache.txt"; }; then
     say "configuring build/$preset"
-    quietly "build/$preset/configure.log" cmake --preset "$preset" || return
+    quietly "build/$preset/configure.log" cmake --preset "$preset" "${configure_options[@]}" || return
   fi
   cmake --build --preset "$preset" "${targets[@]}" 2>&1 </dev/null | tee "$log" | show_progress "$preset" || code=$?
   [ "$code" -eq 0 ] && return 0
