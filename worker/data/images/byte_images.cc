@@ -16,15 +16,29 @@ ByteImages::ByteImages(const SampleSpec& spec, const Normalisation& normalisatio
       tables_[i][byte] = (static_cast<float>(byte) / 255.0f - normalisation.mean[i]) / normalisation.std[i];
 }
 
+namespace {
+
+void prefetch(const std::uint8_t* bytes, std::size_t count) {
+  constexpr std::size_t kLine = 64;
+  for (std::size_t i = 0; i < count; i += kLine) __builtin_prefetch(bytes + i);
+}
+
+}  // namespace
+
 void ByteImages::fill(std::span<const std::uint32_t> samples, const SampleRows& rows) const {
   const std::size_t plane = static_cast<std::size_t>(spec_.shape.height) * spec_.shape.width;
   float* x = rows.values;
   std::int32_t* labels = rows.targets;
-  for (const std::uint32_t sample : samples) {
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const std::uint32_t sample = samples[i];
     const std::uint8_t* pixel = pixels_.data() + sample * spec_.shape.size();
+    // Samples lie anywhere: the next one comes from memory meanwhile.
+    if (i + 1 < samples.size())
+      prefetch(pixels_.data() + samples[i + 1] * spec_.shape.size(), spec_.shape.size());
     for (int channel = 0; channel < spec_.shape.channels; ++channel) {
       const Table& values = table(channel);
-      for (std::size_t i = 0; i < plane; ++i) *x++ = values[*pixel++];
+      for (std::size_t at = 0; at < plane; ++at) x[at] = values[pixel[at]];
+      x += plane, pixel += plane;
     }
     *labels++ = labels_[sample];
   }
