@@ -16,6 +16,22 @@ inline Sums sums_at(const float* values) {
   return sums;
 }
 
+// Of four vectors what folded() makes of each.
+using FourSums = float __attribute__((vector_size(16)));
+inline FourSums folded(const Sums& a, const Sums& b, const Sums& c, const Sums& d) {
+  const auto halves = [](const Sums& x, const Sums& y) {
+    return __builtin_shufflevector(x, y, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+           __builtin_shufflevector(x, y, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+  };
+  const Sums ab = halves(a, b), cd = halves(c, d);
+  const Sums four =
+      __builtin_shufflevector(ab, cd, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
+      __builtin_shufflevector(ab, cd, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+  const auto two = __builtin_shufflevector(four, four, 0, 1, 4, 5, 8, 9, 12, 13) +
+                   __builtin_shufflevector(four, four, 2, 3, 6, 7, 10, 11, 14, 15);
+  return __builtin_shufflevector(two, two, 0, 2, 4, 6) + __builtin_shufflevector(two, two, 1, 3, 5, 7);
+}
+
 // The sums over all samples of each of kTerms terms of a channel's pixels: of a plane as sum_of() makes them,
 // of the planes one after the other. `terms(offset, sums)` adds the terms of kSums pixels to sums[kTerms],
 // `term(offset, which)` is one of a single pixel. kPlanes at a time, since an addition waits for the one
@@ -38,13 +54,17 @@ inline void sums_of_channel(const Planes& p, std::size_t channel, const Terms& t
       for (std::size_t n = 0; n < planes; ++n)
         for (std::size_t i = 0; i < whole; i += kSums) terms(plane(n) + i, sums[n]);
     }
-    for (std::size_t n = 0; n < planes; ++n)
+    for (std::size_t n = 0; whole < p.pixels && n < planes; ++n)
       for (int t = 0; t < kTerms; ++t) {
         float last[kSums];
         __builtin_memcpy(last, &sums[n][t], sizeof last);
         for (std::size_t i = whole; i < p.pixels; ++i) last[i - whole] += term(plane(n) + i, t);
-        totals[t] += folded<kSums / 2>(last, [](float a, float b) { return a + b; });
+        __builtin_memcpy(&sums[n][t], last, sizeof last);
       }
+    for (int t = 0; t < kTerms; ++t) {
+      const FourSums four = folded(sums[0][t], sums[1][t], sums[2][t], sums[3][t]);
+      for (std::size_t n = 0; n < planes; ++n) totals[t] += static_cast<double>(four[n]);
+    }
   }
 }
 

@@ -1,6 +1,9 @@
-// The three matmuls of a convolution, on the samples of a lane. Both classes give each element the sum that
-// matmul/kernels.h promises: of a window's values in the order of the weight's, of a sample's positions in
-// their order, and of the out channels for each value of a window, which are then added up in that order.
+// The three matmuls of a convolution, on the samples of a lane. In fp32 both classes give each element the
+// sum that matmul/kernels.h promises: of a window's values in the order of the weight's, of a sample's
+// positions in their order, and of the out channels for each value of a window, which are then added up in
+// that order. Our kernels of bf16 add up in one chain what is gathered together, positions of several samples
+// and out channels for all values of a window: they are so fast that the ends of short chains would take as
+// long.
 #pragma once
 
 #include <algorithm>
@@ -103,6 +106,8 @@ class Convolutions<KernelMatmuls> {
   void forward(const schedule::ImageShape& s, const float* in, std::size_t weight, bool add, float* out) {
     const ForwardColumns g(s);
     const auto positions = static_cast<std::int64_t>(s.out_size()) / s.out_channels;
+    const bool in_place = g.together == 1;
+    const std::int64_t stride = in_place ? positions : row_stride(g.together * positions);
     float* const images = scratch_;
     float* const sums = images + g.together * g.image + kSlack;
     std::fill(images, sums, 0.0f);
@@ -110,19 +115,18 @@ class Convolutions<KernelMatmuls> {
       const std::int64_t count = std::min<std::int64_t>(g.together, s.samples - n);
       for (std::int64_t i = 0; i < count; ++i, in += s.in_size())
         k_.spread(g.spread, in, images + i * g.image);
-      const std::int64_t columns = count * positions;
-      float* const c = g.together > 1 ? sums : out;
-      if (add && c != out) transpose_blocks(count, s.out_channels, positions, out, c);
+      float* const c = in_place ? out : sums;
+      if (add && !in_place) to_rows(count, s.out_channels, positions, stride, out, c);
       matmuls_.multiply_gathered({.m = s.out_channels,
-                                  .n = columns,
+                                  .n = count * positions,
                                   .k = static_cast<std::int64_t>(g.steps.size()),
                                   .a = matmuls_.weight(weight),
                                   .a_stride = static_cast<std::int64_t>(g.steps.size()),
                                   .b = {images, g.steps.data(), g.runs.data(), s.out_width()},
                                   .add = add,
                                   .c = c,
-                                  .c_stride = columns});
-      if (c != out) transpose_blocks(s.out_channels, count, positions, c, out);
+                                  .c_stride = stride});
+      if (!in_place) to_images(count, s.out_channels, positions, stride, c, out);
       out += count * s.out_size();
     }
   }
@@ -133,18 +137,22 @@ class Convolutions<KernelMatmuls> {
     const std::int64_t taps = s.kernel * s.kernel, patch = s.in_channels * taps;
     float* const images = scratch_;
     float* const sums = images + g.together * g.image + kSlack;
+    float* const rows = sums + s.out_channels * patch;
     std::fill(images, sums, 0.0f);
     if (add) transpose(s.out_channels, s.in_channels, taps, out, sums);
     for (std::int64_t n = 0; n < s.samples; n += g.together) {
       const std::int64_t count = std::min<std::int64_t>(g.together, s.samples - n);
       for (std::int64_t i = 0; i < count; ++i, in += s.in_size())
         k_.transpose_planes(s.in_channels, s.height * s.width, in, g.places.data(), images + i * g.image);
+      const bool chain = chains_ && count > 1;
+      const std::int64_t stride = chain ? row_stride(count * positions) : positions;
+      if (chain) to_rows(count, s.out_channels, positions, stride, d, rows);
       matmuls_.multiply_gathered({.m = s.out_channels,
                                   .n = patch,
-                                  .k = positions,
-                                  .a = d,
-                                  .a_stride = positions,
-                                  .parts = count,
+                                  .k = chain ? count * positions : positions,
+                                  .a = chain ? rows : d,
+                                  .a_stride = stride,
+                                  .parts = chain ? 1 : count,
                                   .part_stride = static_cast<std::int64_t>(s.out_size()),
                                   .b = {images, g.steps.data(), g.runs.data(), s.kernel * s.in_channels},
                                   .add = n > 0 || add,
@@ -172,12 +180,13 @@ class Convolutions<KernelMatmuls> {
         k_.spread(g.spread, d, images + i * g.image);
       const float* taps = weights;
       for (const InGradientColumns::PixelPhase& phase : g.phases) {
-        const bool in_place = g.together == 1 && s.stride == 1;
+        const std::int64_t columns = std::int64_t{phase.rows} * phase.columns;
+        const bool in_place = g.together == 1 && s.stride == 1 && columns % kSameSet != 0;
+        const std::int64_t stride = in_place ? columns : row_stride(g.together * columns);
         float* const c = in_place ? out : sums;
-        if (!in_place && add) move_phase<false>(s, phase, count, out, c);
-        add_taps(s, phase, count * phase.rows * phase.columns, taps, images, add, c,
-                 sums + g.together * s.in_size());
-        if (!in_place) move_phase<true>(s, phase, count, out, c);
+        if (add && !in_place) move_phase<false>(s, phase, count, stride, out, c);
+        add_taps(s, phase, count * columns, taps, images, add, c, stride);
+        if (!in_place) move_phase<true>(s, phase, count, stride, out, c);
         taps += static_cast<std::int64_t>(phase.taps.size()) * matrix;
       }
       out += count * s.in_size();
@@ -185,12 +194,18 @@ class Convolutions<KernelMatmuls> {
   }
 
  private:
-  // [rows][columns] blocks of `size` to [columns][rows].
-  static void transpose_blocks(std::int64_t rows, std::int64_t columns, std::int64_t size, const float* from,
-                               float* to) {
-    for (std::int64_t row = 0; row < rows; ++row)
-      for (std::int64_t column = 0; column < columns; ++column, from += size)
-        std::copy_n(from, size, to + (column * rows + row) * size);
+  // Images [count][channels][size] as rows of all of them, [channels][stride].
+  static void to_rows(std::int64_t count, std::int64_t channels, std::int64_t size, std::int64_t stride,
+                      const float* images, float* rows) {
+    for (std::int64_t n = 0; n < count; ++n)
+      for (std::int64_t c = 0; c < channels; ++c, images += size)
+        std::copy_n(images, size, rows + c * stride + n * size);
+  }
+  static void to_images(std::int64_t count, std::int64_t channels, std::int64_t size, std::int64_t stride,
+                        const float* rows, float* images) {
+    for (std::int64_t n = 0; n < count; ++n)
+      for (std::int64_t c = 0; c < channels; ++c, images += size)
+        std::copy_n(rows + c * stride + n * size, size, images);
   }
   // Each of `matrices` is transposed, from [rows][columns].
   static void transpose(std::int64_t matrices, std::int64_t rows, std::int64_t columns, const float* from,
@@ -207,43 +222,46 @@ class Convolutions<KernelMatmuls> {
       for (const int tap : phase.taps)
         for (int i = 0; i < matrix; ++i) *to++ = from[std::int64_t{i} * all + tap];
   }
-  // The sum of the products of a phase's taps; `product`: room for one.
+  // The sum of the products of a phase's taps, into `c` of so many rows, behind which there is room for
+  // others.
   void add_taps(const schedule::ImageShape& s, const InGradientColumns::PixelPhase& phase,
                 std::int64_t columns, const float* weights, const float* images, bool add, float* c,
-                float* product) {
+                std::int64_t stride) {
     const auto taps = static_cast<std::int64_t>(phase.taps.size());
     matmul::GatheredMatmul matmul{.m = s.in_channels,
                                   .n = columns,
-                                  .k = s.out_channels,
+                                  .k = chains_ ? taps * s.out_channels : s.out_channels,
                                   .a_transposed = true,
                                   .a = weights,
                                   .a_stride = s.in_channels,
-                                  .parts = taps,
+                                  .parts = chains_ ? 1 : taps,
                                   .part_stride = std::int64_t{s.out_channels} * s.in_channels,
                                   .b = {images, phase.steps.data(), phase.runs.data(), phase.columns},
                                   .add = add,
                                   .c = c,
-                                  .c_stride = columns};
-    if (!InGradientColumns::apart(s)) return matmuls_.multiply_gathered(matmul);
+                                  .c_stride = stride};
+    if (chains_ || !InGradientColumns::apart(s)) return matmuls_.multiply_gathered(matmul);
+    float* const product = c + s.in_channels * stride;
     matmul.parts = 1, matmul.add = false;
     for (std::int64_t tap = 0; tap < taps; ++tap, add = true) {
       matmul.c = add ? product : c;
       matmuls_.multiply_gathered(matmul);
-      if (add) kernels().add(s.in_channels * columns, c, product, c);
+      if (add) kernels().add(s.in_channels * stride, c, product, c);
       matmul.a += matmul.part_stride, matmul.b.steps += s.out_channels;
     }
   }
-  // Between [count][channels][height][width] and the pixels of a phase, [channels][count][rows][columns].
+  // Between [count][channels][height][width] and the pixels of a phase, [channels][stride].
   template <bool kBack>
   static void move_phase(const schedule::ImageShape& s, const InGradientColumns::PixelPhase& phase,
-                         std::int64_t count, float* images, float* pixels) {
+                         std::int64_t count, std::int64_t stride, float* images, float* rows) {
     if (s.stride == 1) {
       const std::int64_t size = std::int64_t{s.height} * s.width;
-      return kBack ? transpose_blocks(s.in_channels, count, size, pixels, images)
-                   : transpose_blocks(count, s.in_channels, size, images, pixels);
+      return kBack ? to_images(count, s.in_channels, size, stride, rows, images)
+                   : to_rows(count, s.in_channels, size, stride, images, rows);
     }
-    for (std::int64_t c = 0; c < s.in_channels; ++c)
-      for (std::int64_t n = 0; n < count; ++n)
+    for (std::int64_t n = 0; n < count; ++n)
+      for (std::int64_t c = 0; c < s.in_channels; ++c) {
+        float* pixels = rows + c * stride + n * phase.rows * phase.columns;
         for (int y = 0; y < phase.rows; ++y, pixels += phase.columns) {
           const std::int64_t row = (n * s.in_channels + c) * s.height + y * s.stride + phase.down;
           float* const at = images + row * s.width + phase.right;
@@ -253,10 +271,12 @@ class Convolutions<KernelMatmuls> {
             else
               pixels[x] = at[x * s.stride];
         }
+      }
   }
 
   KernelMatmuls& matmuls_;
   const matmul::Kernels& k_;
+  const bool chains_ = &k_ == matmul::bf16_kernels();
   float* const scratch_;
 };
 

@@ -25,6 +25,11 @@ inline std::int64_t samples_together(const schedule::ImageShape& s, std::int64_t
   return std::clamp<std::int64_t>(512 / positions, 1, s.samples);
 }
 
+// Rows of a matmul's result whose distance is a multiple of so many floats share few sets of the cache, and a
+// tile's push each other out of it. row_stride(): an odd number of lines.
+inline constexpr std::int64_t kSameSet = 1024, kLine = 16;
+inline std::int64_t row_stride(std::int64_t columns) { return ((columns + kLine - 1) / kLine | 1) * kLine; }
+
 using Table = std::vector<std::int32_t>;
 
 // out [out_channels, positions] = weight [out_channels, patch] by the columns' [patch, positions]. With a
@@ -54,7 +59,8 @@ struct ForwardColumns {
       for (int y = 0; y < s.out_height(); ++y) runs.push_back(static_cast<int>(n * image) + y * width);
   }
   std::size_t floats(const schedule::ImageShape& s) const {
-    return together * image + kSlack + (together > 1 ? together * s.out_size() : 0);
+    const std::int64_t positions = std::int64_t{s.out_height()} * s.out_width();
+    return together * image + kSlack + (together > 1 ? s.out_channels * row_stride(together * positions) : 0);
   }
 
   matmul::Spread spread;
@@ -81,7 +87,9 @@ struct WeightGradientColumns {
     for (int ky = 0; ky < s.kernel; ++ky) runs.push_back(ky * width * s.in_channels);
   }
   std::size_t floats(const schedule::ImageShape& s) const {
-    return together * image + kSlack + std::size_t(s.out_channels) * s.in_channels * s.kernel * s.kernel;
+    const std::int64_t positions = std::int64_t{s.out_height()} * s.out_width();
+    return together * image + kSlack + std::size_t(s.out_channels) * s.in_channels * s.kernel * s.kernel +
+           s.out_channels * row_stride(together * positions);
   }
 
   std::size_t image;
@@ -116,7 +124,10 @@ struct InGradientColumns {
               .out_height = height,
               .out_width = width};
     image = std::size_t(s.out_channels) * height * width;
-    together = samples_together(s, std::int64_t{s.height} * s.width);
+    const int most_rows = (s.height + s.stride - 1) / s.stride,
+              most_columns = (s.width + s.stride - 1) / s.stride;
+    most = std::int64_t{most_rows} * most_columns;
+    together = samples_together(s, most);
     for (int down = 0; down < std::min(s.stride, s.height); ++down)
       for (int right = 0; right < std::min(s.stride, s.width); ++right) {
         PixelPhase phase{.down = down,
@@ -143,12 +154,13 @@ struct InGradientColumns {
   static bool apart(const schedule::ImageShape& s) { return s.out_channels > matmul::kBlock; }
   std::size_t floats(const schedule::ImageShape& s) const {
     const std::size_t weights = std::size_t(s.out_channels) * s.in_channels * s.kernel * s.kernel;
-    return together * (image + 2 * s.in_size()) + kSlack + weights;
+    return together * image + kSlack + weights + 2 * s.in_channels * row_stride(together * most);
   }
 
   matmul::Spread spread;
   std::size_t image;
   std::int64_t together;
+  std::int64_t most;  // pixels of a phase
   std::vector<PixelPhase> phases;
 };
 
