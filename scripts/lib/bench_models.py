@@ -1,6 +1,6 @@
 """The part `models` of scripts/bench: how long two workers take to exchange 25 MB; tokens per second of a small GPT-2 and
-samples per second of an MLP on two cores, in fp32 and in bf16, as two workers and as one with two lanes, beside the best
-that PyTorch does on as many: one process with two threads, or DistributedDataParallel; eager or compiled."""
+samples per second of an MLP and of a ResNet on two cores, in fp32 and in bf16, as two workers and as one with two lanes,
+beside the best that PyTorch does on as many: one process with two threads, or DistributedDataParallel; eager or compiled."""
 
 import json
 import pathlib
@@ -13,11 +13,13 @@ from bench_processes import run
 EXCHANGE = ROOT / "build/release/bin/exchange_bench"
 TORCH_SCRIPT = ROOT / "scripts/lib/bench_torch_models.py"
 RUN_LIMIT_S = 600
-TARGET_RATIO = {"gpt2": {"fp32": 1.35, "bf16": 1.8}, "mlp": {"fp32": 1.2, "bf16": 1.4}}
+TARGET_RATIO = {"gpt2": {"fp32": 1.35, "bf16": 1.8}, "mlp": {"fp32": 1.2, "bf16": 1.4},
+                "resnet": {"fp32": 1.2, "bf16": 1.2}}
 NO_BF16 = "the processor has no AVX512_BF16"
 LENGTH = 128  # tokens of a sample
 TEXT = {"type": "text", "path": str(ROOT / "docs"), "files": "*.md", "sequence_length": LENGTH, "test_fraction": 0.01}
 IMAGES = {"type": "fashion_mnist", "path": "/usr/share/datasets/fashion-mnist"}
+COLOURS = {"type": "synthetic", "samples": 2000, "shape": [3, 32, 32]}
 
 # As bench_torch_models.py has them.
 MODELS = {
@@ -27,6 +29,9 @@ MODELS = {
     "mlp": {"what": "MLP, 784-512-512-10", "unit": "samples/s", "per_sample": 1, "batch": 256, "steps": 1500,
             "model": {"type": "mlp", "hidden_sizes": [512, 512]}, "data": IMAGES,
             "train": {"optim": "sgd", "learning_rate": 0.01, "momentum": 0.9, "micro_batch_size": 128}},
+    "resnet": {"what": "ResNet-18, images of 32x32", "unit": "samples/s", "per_sample": 1, "batch": 64, "steps": 24,
+               "model": {"type": "resnet", "stem": "cifar"}, "data": COLOURS,
+               "train": {"optim": "sgd", "learning_rate": 0.01, "momentum": 0.9, "micro_batch_size": 32}},
 }
 FORMATS = ("fp32", "bf16")
 WAYS = {"2 workers": ["--nproc_per_node", "2", "--lanes", "1"],

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""What the part `models` of scripts/bench compares dtrun with: the same MLP or GPT-2 in PyTorch, on random data in
+"""What the part `models` of scripts/bench compares dtrun with: the same MLP, GPT-2 or ResNet in PyTorch, on random data in
 memory. One process with all threads, or DistributedDataParallel with gloo and one thread a worker; eager or compiled;
 in fp32, or with torch.autocast in bf16. Prints one JSON object.
 
-  bench_torch_models.py gpt2|mlp --batch 32 --workers 1|2 --threads N [--compile] [--bf16]
+  bench_torch_models.py gpt2|mlp|resnet --batch 32 --workers 1|2 --threads N [--compile] [--bf16]
 """
 
 import argparse
@@ -72,7 +72,44 @@ class Mlp(nn.Module):
         return torch.randn(size, SIZES[0]), torch.randint(0, SIZES[-1], (size,))
 
 
-MODELS = {"gpt2": Gpt2, "mlp": Mlp}
+class BasicBlock(nn.Module):
+    def __init__(self, before, channels, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(before, channels, 3, stride, 1, bias=False)
+        self.conv2 = nn.Conv2d(channels, channels, 3, 1, 1, bias=False)
+        self.bn1, self.bn2 = nn.BatchNorm2d(channels), nn.BatchNorm2d(channels)
+        self.downsample = None
+        if stride != 1:
+            self.downsample = nn.Sequential(nn.Conv2d(before, channels, 1, stride, bias=False), nn.BatchNorm2d(channels))
+
+    def forward(self, x):
+        out = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        return F.relu(out + (x if self.downsample is None else self.downsample(x)))
+
+
+class Resnet(nn.Module):
+    """ResNet-18 for images of 32x32. Channels lie last in memory, as is fastest here in PyTorch."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64)
+        stages = [(64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2)]
+        self.blocks = nn.Sequential(*(block for before, channels, stride in stages for block in (
+            BasicBlock(before, channels, stride), BasicBlock(channels, channels, 1))))
+        self.fc = nn.Linear(512, 10)
+        self.to(memory_format=torch.channels_last)
+
+    def forward(self, x, targets):
+        x = self.blocks(F.relu(self.bn1(self.conv1(x))))
+        return F.cross_entropy(self.fc(F.adaptive_avg_pool2d(x, 1).flatten(1)), targets)
+
+    @staticmethod
+    def batch(size):
+        return (torch.randn(size, 3, 32, 32).contiguous(memory_format=torch.channels_last),
+                torch.randint(0, 10, (size,)))
+
+
+MODELS = {"gpt2": Gpt2, "mlp": Mlp, "resnet": Resnet}
 
 
 def measure(rank, options, meeting, result):
