@@ -181,7 +181,9 @@ class Convolutions<KernelMatmuls> {
       const float* taps = weights;
       for (const InGradientColumns::PixelPhase& phase : g.phases) {
         const std::int64_t columns = std::int64_t{phase.rows} * phase.columns;
-        const bool in_place = g.together == 1 && s.stride == 1 && columns % kSameSet != 0;
+        // Beside sums that are apart there must be room for a tap's.
+        const bool in_place = g.together == 1 && s.stride == 1 && columns % kSameSet != 0 &&
+                              (chains_ || !InGradientColumns::apart(s));
         const std::int64_t stride = in_place ? columns : row_stride(g.together * columns);
         float* const c = in_place ? out : sums;
         if (add && !in_place) move_phase<false>(s, phase, count, stride, out, c);
