@@ -126,6 +126,8 @@ TEST_CASE("a convolution with sums of several blocks, and with samples that are 
                .kernel = 3,
                .padding = 1};
   check(s);
+  s.in_channels = 3, s.height = s.width = 23;  // a sample at a time
+  check(s);
   s = {.samples = 70,
        .in_channels = 33,
        .height = 4,
