@@ -16,7 +16,7 @@
 #include "agent/core/supervisor/notices.h"
 #include "agent/local_address.h"
 #include "agent/output/output_plan.h"
-#include "agent/system/open_files.h"
+#include "agent/system/resource_limits.h"
 #include "agent/system/termination_log.h"
 #include "agent/system/wall_clock.h"
 #include "agent/text/report.h"

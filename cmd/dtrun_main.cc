@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "agent/agent.h"
+#include "agent/system/resource_limits.h"
 #include "agent/system/termination_log.h"
 #include "cmd/commands/answer.h"
 #include "cmd/commands/build_facts.h"
@@ -74,6 +75,7 @@ int refuse(const Status& status) {
 
 int launch(const cmd::Options& options, const cmd::Environment& environment) {
   set_up_log("dtrun");
+  if (const Status status = agent::check_memory_limit(); !status.ok()) return refuse(status);
   Result<JobSpec> spec = cmd::make_job_spec(options, cmd::machine_in_its_place(), environment, cmd::notice);
   if (!spec.ok()) return refuse(spec.status());
   // No worker, and no other process that starts from here, may see the key.

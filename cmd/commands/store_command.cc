@@ -6,7 +6,7 @@
 #include <ctime>
 
 #include "agent/local_address.h"
-#include "agent/system/open_files.h"
+#include "agent/system/resource_limits.h"
 #include "cmd/commands/answer.h"
 #include "cmd/commands/commands.h"
 #include "cmd/options/option_table.h"
@@ -221,7 +221,8 @@ int run_store(const Invocation& invocation) {
   if (!page_wanted.ok()) return fail(page_wanted.status());
   const sigset_t signals = ending_signals();  // blocked before threads start, which inherit it
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  signal(SIGPIPE, SIG_IGN);       // if the log's reader is gone, the jobs go on
+  signal(SIGPIPE, SIG_IGN);  // if the log's reader is gone, the jobs go on
+  if (const Status status = agent::check_memory_limit(); !status.ok()) return fail(status);
   agent::allow_all_open_files();  // a connection for each agent of each job
   auto server = rendezvous::Server::start(options.value());
   if (!server.ok()) return fail(server.status());

@@ -18,7 +18,7 @@
 #include "agent/job_registry.h"
 #include "agent/output/terminal_console.h"
 #include "agent/system/loop.h"
-#include "agent/system/open_files.h"
+#include "agent/system/resource_limits.h"
 #include "agent/system/signals.h"
 #include "agent/system/wall_clock.h"
 #include "cmd/launch/build.h"

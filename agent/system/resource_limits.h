@@ -1,5 +1,6 @@
-// How many files, sockets and pipes this process may have open at once. A program that needs many asks for
-// them before it starts, because gRPC ends the process when it cannot have one.
+// What the limits of this process (setrlimit(2)) leave it: open files and memory. A program that needs much
+// asks before it starts, because gRPC ends the process, or waits for ever for a thread, when it cannot have
+// one.
 #pragma once
 
 #include <cstddef>
@@ -16,5 +17,9 @@ Result<std::size_t> allow_open_files(int workers, int nodes);
 
 // Raises the soft limit to the hard one.
 void allow_all_open_files();
+
+// Fails if a limit on address space (ulimit -v) does not leave the stacks of this process's threads. Under
+// such a limit all threads share one heap. Call before the first thread starts.
+Status check_memory_limit();
 
 }  // namespace dtrun::agent
