@@ -40,9 +40,9 @@ def compilers_cache():
         return (), {}
     folder, size = (need("ccache", "--get-config", name).strip() for name in ("cache_dir", "max_size"))
     pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-    # The language of messages is part of what it looks for.
+    # The language of messages is part of what it looks for, and a variable that is empty is not one that is not set.
     words = {name: value for name, value in os.environ.items() if name == "LANG" or name.startswith("LC_")}
-    return (folder, "/root/.cache/ccache"), {"CCACHE_MAXSIZE": size, "LC_ALL": "", **words}
+    return (folder, "/root/.cache/ccache"), {"CCACHE_MAXSIZE": size, "LC_ALL": None, **words}
 
 
 class DemoTest(unittest.TestCase):
