@@ -13,6 +13,7 @@ constexpr auto relaxed = std::memory_order_relaxed;
 template <std::size_t kCount>
 std::size_t RingOf<kCount>::begin(const Operation& operation) noexcept {
   constexpr auto kWaits = static_cast<std::uint32_t>(Operation::State::kWaits);
+  while (written_.test_and_set(std::memory_order_acquire)) written_.wait(true, relaxed);
   std::uint64_t number = 0;
   std::size_t at = 0;
   for (std::size_t tries = 0; tries < kSlots; ++tries) {
@@ -34,6 +35,8 @@ std::size_t RingOf<kCount>::begin(const Operation& operation) noexcept {
   slot.began.store(operation.began, relaxed);
   slot.ended.store(operation.ended, relaxed);
   slot.number.store(number, std::memory_order_release);
+  written_.clear(std::memory_order_release);
+  written_.notify_one();
   return at;
 }
 

@@ -2,8 +2,9 @@
 // read them while the worker stands still, and after it was killed. The memory (a memfd) is all zero at
 // first. While somebody traces the run, a longer ring beside it has all that the worker does.
 //
-// Threads of the worker write without a lock, each to a slot of its own; a reader leaves out a slot that
-// changes while it is read.
+// Threads of the worker write one after the other: one that the kernel stops between two words of its slot
+// would otherwise wake up after the others have gone around the ring, and write over what is newer. A reader
+// takes no lock, and leaves out a slot that changes while it is read.
 #pragma once
 
 #include <array>
@@ -51,6 +52,7 @@ class RingOf {
   static std::optional<Operation> copy(const Slot& slot, std::uint64_t number);
   static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 
+  std::atomic_flag written_;         // by a thread in begin(). All zero is clear
   std::atomic<std::uint64_t> last_;  // number of the newest operation
   std::array<Slot, kSlots> slots_;
 };

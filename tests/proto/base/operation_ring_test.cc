@@ -88,15 +88,16 @@ TEST_CASE("a reader that comes back gets what is new, and hears of what was writ
 
 TEST_CASE("a reader that comes back while threads write misses nothing that it is not told of") {
   const auto ring = std::make_unique<TraceRing>();
-  constexpr std::int64_t kEach = 200000;
+  constexpr std::int64_t kEach = 100000;
+  constexpr int kWriters = 6;  // more than processors: some are stopped while they write
   std::vector<std::thread> writers;
-  for (int peer = 0; peer < 2; ++peer)
+  for (int peer = 0; peer < kWriters; ++peer)
     writers.emplace_back([&, peer] {
       for (std::int64_t step = 0; step < kEach; ++step) ring->begin(receive(step, 0, peer, State::kDone));
     });
   std::int64_t seen = 0, lost = 0, backwards = 0;
-  std::int64_t next[2] = {0, 0};
-  for (std::uint64_t last = 0; seen + lost < 2 * kEach;) {
+  std::int64_t next[kWriters] = {};
+  for (std::uint64_t last = 0; seen + lost < kWriters * kEach;) {
     const TraceRing::Newer newer = ring->read_after(last, 1000);
     last = newer.last;
     lost += newer.lost;
