@@ -460,13 +460,19 @@ class BrowserTest(unittest.TestCase):
         self.assertTrue(100_000 < sum(sizes) < 200_000, sizes)
 
     def assert_keyboard_reaches_everything(self):
+        from selenium.webdriver import ActionChains  # pylint: disable=import-outside-toplevel
         from selenium.webdriver.common.keys import Keys  # pylint: disable=import-outside-toplevel
         self.driver.execute_script("document.activeElement.blur()")
         reached = set()
         for _ in range(60):
-            self.driver.switch_to.active_element.send_keys(Keys.TAB)
+            ActionChains(self.driver).send_keys(Keys.TAB).perform()
             reached.add(self.driver.execute_script("const e = document.activeElement; return e.id || e.tagName"))
         self.assertLessEqual({"log", "filter", "SUMMARY", "A", "BUTTON", "heat", "rank-close"}, reached)
+        # The status comes again each second, and must not take the focus, nor a button that is being pressed.
+        button = "document.querySelector('#ranks button')"
+        self.driver.execute_script(f"{button}.focus(); document.querySelector('#ranks td:nth-child(2)').textContent = 'old'")
+        wait_for(lambda: self.driver.execute_script("return document.querySelector('#ranks td:nth-child(2)').textContent !== 'old'"))
+        self.assertTrue(self.driver.execute_script(f"return document.activeElement === {button}"))
 
     def assert_text_without_scripts(self):
         self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})

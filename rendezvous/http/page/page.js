@@ -57,11 +57,17 @@ function row(cells, tag = "td") {
   return made;
 }
 
+// A row whose first cell has the same element as before is kept: its button has the focus, or is being pressed.
 function table(target, titles, rows) {
-  const head = element("thead"), body = element("tbody");
-  head.append(row(titles, "th"));
-  for (const cells of rows) body.append(row(cells));
-  fill(target, head, body);
+  const body = target.tBodies[0] || target.createTBody();
+  fill(target.createTHead(), row(titles, "th"));
+  rows.forEach((cells, i) => {
+    const old = body.rows[i];
+    if (!old) body.append(row(cells));
+    else if (old.cells[0].firstChild !== cells[0]) old.replaceWith(row(cells));
+    else cells.slice(1).forEach((cell, k) => fill(old.cells[k + 1], cell));
+  });
+  while (body.rows.length > rows.length) body.lastChild.remove();
 }
 
 // ---- The status

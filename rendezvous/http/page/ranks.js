@@ -40,12 +40,21 @@ function lookAt(worker) {
           rate: fact => seconds && known(usage[fact]) ? usage[fact] / seconds : null};
 }
 
+const choices = new Map();  // buttons by rank
+
+function choiceOf(rank) {
+  if (!choices.has(rank)) {
+    choices.set(rank, element("button", String(rank)));
+    choices.get(rank).addEventListener("click", () => select(rank));
+  }
+  return choices.get(rank);
+}
+
 function showRanks(run) {
   const workers = workersOf(run);
   const rows = workers.slice(0, RANKS_SHOWN).map(worker => {
-    const look = lookAt(worker), choose = element("button", String(worker.rank));
+    const look = lookAt(worker), choose = choiceOf(worker.rank);
     choose.setAttribute("aria-pressed", worker.rank === selected);
-    choose.addEventListener("click", () => select(worker.rank));
     return [choose, worker.host, worker.pid ? String(worker.pid) : NONE, data(worker.step || null, whole.format),
             ...PARTS.map(part => data(look.share(part), percent)), data(look.rate("cpu"), percent),
             data(look.rate("cpu_wait"), percent), data(worker.usage && worker.usage.resident_bytes, bytes),
@@ -53,8 +62,8 @@ function showRanks(run) {
   });
   table(find("ranks"), ["rank", "host", "pid", "step", "math", "data", "waiting", "other", "CPU", "ready, no CPU", "memory",
                         "last output"], rows);
-  if (workers.length > RANKS_SHOWN)
-    find("ranks").append(element("caption", "the first " + RANKS_SHOWN + " of " + workers.length));
+  find("ranks").createCaption().textContent =
+      workers.length > RANKS_SHOWN ? "the first " + RANKS_SHOWN + " of " + workers.length : "";
   showRank(run, workers.find(worker => worker.rank === selected));
   showMatrix(workers);
   if (!previous || performance.now() - previous.at > 5000)
