@@ -17,14 +17,14 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/error.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/read.hpp>
-#include <boost/beast/http/string_body.hpp>
-#include <boost/beast/http/write.hpp>
+#include <boost/beast/http/status.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <list>
 #include <thread>
 #include <utility>
@@ -121,19 +121,31 @@ class Session final : public AnySession, public std::enable_shared_from_this<Ses
  private:
   beast::tcp_stream& lowest() { return beast::get_lowest_layer(stream_); }
 
+  // One type for all: the compiler makes the layers of a stream anew for each.
+  using Handler = std::function<void(Error, std::size_t)>;
+
   void read() {
     parser_.emplace();
     parser_->header_limit(kMostHeaderBytes);
     lowest().expires_after(kRequestTime);
     hall_.idle.push_back(this);
-    http::async_read_header(stream_, buffer_, *parser_,
-                            [self = this->shared_from_this()](Error error, std::size_t) {
-                              self->hall_.idle.remove(self.get());
-                              self->came(error);
-                            });
+    parse();
+  }
+
+  // What came behind the last request is the beginning of this one.
+  void parse() {
+    Error error;
+    buffer_.consume(parser_->put(buffer_.data(), error));
+    if (error != http::error::need_more) return came(error);
+    const Handler handler = [self = this->shared_from_this()](Error failed, std::size_t bytes) {
+      self->buffer_.commit(bytes);
+      failed ? self->came(failed) : self->parse();
+    };
+    stream_.async_read_some(buffer_.prepare(kMostHeaderBytes - buffer_.size()), handler);
   }
 
   void came(Error error) {
+    hall_.idle.remove(this);
     if (error == http::error::header_limit)
       return reply({.status = 431, .body = "the request is too long\n"}, true);
     if (error && error.category() == make_error_code(http::error::bad_version).category() &&
@@ -155,22 +167,29 @@ class Session final : public AnySession, public std::enable_shared_from_this<Ses
     reply(std::move(made), !message.keep_alive());
   }
 
+  // Without http::async_write, which takes the compiler five seconds.
   void reply(HttpReply made, bool last) {
-    response_ = {};
-    response_.version(11);
-    response_.result(static_cast<unsigned>(made.status));
-    response_.set(http::field::content_type, made.type);
-    for (const auto& [name, value] : kSafetyHeaders) response_.set(name, value);
-    for (const auto& [name, value] : made.headers) response_.set(name, value);
-    response_.keep_alive(!last);
-    response_.content_length(made.body.size());
-    if (!made.without_body) response_.body() = std::move(made.body);
-    lowest().expires_after(kWriteTime);
-    auto written = [self = this->shared_from_this(), last](Error error, std::size_t) {
+    begin_text(made, last);
+    text_ += "Content-Length: " + std::to_string(made.body.size()) + "\r\n\r\n";
+    if (!made.without_body) text_ += made.body;
+    write([self = this->shared_from_this(), last](Error error, std::size_t) {
       if (error) return;
       last ? self->linger() : self->read();
-    };
-    http::async_write(stream_, response_, std::move(written));
+    });
+  }
+
+  void write(const Handler& handler) {
+    lowest().expires_after(kWriteTime);
+    asio::async_write(stream_, asio::buffer(text_), handler);
+  }
+
+  void begin_text(const HttpReply& made, bool last) {
+    const std::string reason(http::obsolete_reason(static_cast<http::status>(made.status)));
+    text_ = "HTTP/1.1 " + std::to_string(made.status) + " " + reason + "\r\n";
+    text_ += "Content-Type: " + made.type + "\r\n";
+    if (last) text_ += "Connection: close\r\n";
+    for (const auto& [name, value] : kSafetyHeaders) text_ += name + ": " + value + "\r\n";
+    for (const auto& [name, value] : made.headers) text_ += name + ": " + value + "\r\n";
   }
 
   // Bytes that nobody read would break the connection before the reply has arrived.
@@ -178,24 +197,20 @@ class Session final : public AnySession, public std::enable_shared_from_this<Ses
     Error ignored;
     lowest().socket().shutdown(Tcp::socket::shutdown_send, ignored);
     lowest().expires_after(kLingerTime);
-    lowest().async_read_some(asio::buffer(rest_),
-                             [self = this->shared_from_this()](Error error, std::size_t) {
-                               if (!error) self->drain();
-                             });
+    drain();
   }
 
   void drain() {
-    lowest().async_read_some(asio::buffer(rest_),
-                             [self = this->shared_from_this()](Error error, std::size_t) {
-                               if (!error) self->drain();
-                             });
+    const Handler handler = [self = this->shared_from_this()](Error error, std::size_t) {
+      if (!error) self->drain();
+    };
+    lowest().async_read_some(asio::buffer(rest_), handler);
   }
 
   void begin_stream(HttpReply made) {
     event_stream_ = std::move(made.stream);
     ++hall_.streams;
-    text_ = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: " + made.type + "\r\n";
-    for (const auto& [name, value] : kSafetyHeaders) text_ += name + ": " + value + "\r\n";
+    begin_text(made, true);
     text_ += "\r\n";
     send(next_events(&*event_stream_, hall_.site, wall_now()));
   }
@@ -203,12 +218,9 @@ class Session final : public AnySession, public std::enable_shared_from_this<Ses
   // A reader who went is noticed by the write after it. A run that is known no more ends the stream.
   void send(const std::string& events) {
     text_ += events.empty() ? ": the run is not here\n\n" : events;
-    lowest().expires_after(kWriteTime);
-    asio::async_write(
-        stream_, asio::buffer(text_),
-        [self = this->shared_from_this(), last = events.empty()](Error error, std::size_t bytes) {
-          if (!error && !last) self->wait(bytes);
-        });
+    write([self = this->shared_from_this(), last = events.empty()](Error error, std::size_t bytes) {
+      if (!error && !last) self->wait(bytes);
+    });
   }
 
   void wait(std::size_t written) {
@@ -228,9 +240,8 @@ class Session final : public AnySession, public std::enable_shared_from_this<Ses
   asio::steady_timer timer_;
   beast::flat_buffer buffer_{kMostHeaderBytes};
   std::optional<http::request_parser<http::empty_body>> parser_;
-  http::response<http::string_body> response_;
   std::optional<EventStream> event_stream_;
-  std::string text_;  // of the stream, being written
+  std::string text_;  // being written
   std::array<char, 1024> rest_{};
 };
 
