@@ -87,6 +87,14 @@ std::vector<Model> models(const Folder& folder) {
                     "Linear"}}},
                  synthetic,
                  {}});
+  all.push_back({"resnet of bottlenecks",
+                 {{"type", "resnet"},
+                  {"layer_type", "bottleneck"},
+                  {"depths", {1, 1}},
+                  {"embedding_size", 16},
+                  {"stem", "cifar"}},
+                 colour,
+                 {}});
   // Of its parameters one's name is the end of another's. Its microbatches wait for each other.
   all.push_back({"resnet",
                  {{"type", "resnet"}, {"depths", {1, 1}}, {"embedding_size", 20}, {"stem", "cifar"}},

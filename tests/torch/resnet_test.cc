@@ -19,9 +19,10 @@ namespace {
 
 constexpr int kClasses = 7;
 
-worker::Program resnet(worker::StemType stem, std::vector<int> depths, int width) {
+worker::Program resnet(worker::StemType stem, worker::BlockType block, std::vector<int> depths, int width) {
   return make_program(worker::ModelConfig{.type = worker::ModelType::kResnet,
                                           .depths = std::move(depths),
+                                          .layer_type = block,
                                           .embedding_size = width,
                                           .stem = stem},
                       {.shape = {3, 32, 32}, .classes = kClasses});
@@ -57,16 +58,21 @@ std::string fault_of(const std::string& file, const worker::Program& program) {
 
 }  // namespace
 
-TEST_CASE("a state_dict of torchvision's ResNet gives its logits, with either stem") {
+TEST_CASE("a state_dict of torchvision's ResNet gives its logits, with either stem and either block") {
   if (!why_no_torch().empty()) return skip(why_no_torch());
+  using enum worker::StemType;
+  using enum worker::BlockType;
   const Folder folder;
-  for (const auto stem : {worker::StemType::kCifar, worker::StemType::kImagenet}) {
-    const std::string name = worker::name_of(stem), file = folder / (name + ".safetensors");
+  const std::string file = folder / "model.safetensors";
+  for (const auto& [stem, block] :
+       {std::pair{kCifar, kBasic}, {kImagenet, kBasic}, {kCifar, kBottleneck}, {kImagenet, kBottleneck}}) {
+    const std::string name = worker::name_of(stem), blocks = worker::name_of(block);
     CAPTURE(name);
-    Process made({python_with_torch(), kScripts + "resnet.py", file, name, "8", "2", "1", "2"},
+    CAPTURE(blocks);
+    Process made({python_with_torch(), kScripts + "resnet.py", file, name, blocks, "8", "2", "1", "2"},
                  {"OMP_NUM_THREADS=1"});
     REQUIRE_MESSAGE(made.wait(kLong) == 0, made.err());
-    const worker::Program program = resnet(stem, {2, 1, 2}, 8);
+    const worker::Program program = resnet(stem, block, {2, 1, 2}, 8);
     const std::vector<float> parameters = worker::load_parameters(file, program);
     CHECK(largest_difference(program, parameters, nlohmann::json::parse(made.out())) < 1e-4);
 
@@ -75,9 +81,19 @@ TEST_CASE("a state_dict of torchvision's ResNet gives its logits, with either st
       const std::string fault = fault_of(file, other);
       for (const std::string& one : faults) CHECK_MESSAGE(fault.find(one) != std::string::npos, fault);
     };
-    has(resnet(stem, {2, 1, 3}, 8),
+    has(resnet(stem, block, {2, 1, 3}, 8),
         {"has no tensor \"layer3.2.conv1.weight\"", "has no tensor \"layer3.2.bn1.running_mean\""});
-    has(resnet(stem, {2, 1, 2}, 6), {"tensor \"bn1.weight\" has shape [8], this model needs [6]",
-                                     "tensor \"fc.weight\" has shape [7,32], this model needs [7,24]"});
+    const std::string width = block == kBasic ? "32" : "128", less = block == kBasic ? "24" : "96";
+    has(resnet(stem, block, {2, 1, 2}, 6),
+        {"tensor \"bn1.weight\" has shape [8], this model needs [6]",
+         "tensor \"fc.weight\" has shape [7," + width + "], this model needs [7," + less + "]"});
+    if (block == kBasic)
+      has(resnet(stem, kBottleneck, {2, 1, 2}, 8),
+          {"tensor \"layer1.0.conv1.weight\" has shape [8,8,3,3], this model needs [8,8,1,1]",
+           "has no tensor \"layer3.1.conv3.weight\"", "has no tensor \"layer1.0.downsample.1.running_var\""});
+    else
+      has(resnet(stem, kBasic, {2, 1, 2}, 8),
+          {"tensor \"layer1.0.conv1.weight\" has shape [8,8,1,1], this model needs [8,8,3,3]",
+           "tensor \"layer2.0.downsample.1.bias\" has shape [64], this model needs [16]"});
   }
 }

@@ -33,6 +33,10 @@ template <>
 inline constexpr auto kNamesOf<ModelType> = std::to_array<std::string_view>({"convnet", "mlp", "gpt2",
                                                                              "resnet", "layers"});
 
+enum class BlockType : std::uint8_t { kBasic, kBottleneck };
+template <>
+inline constexpr auto kNamesOf<BlockType> = std::to_array<std::string_view>({"basic", "bottleneck"});
+
 enum class StemType : std::uint8_t { kImagenet, kCifar };
 template <>
 inline constexpr auto kNamesOf<StemType> = std::to_array<std::string_view>({"imagenet", "cifar"});

@@ -28,7 +28,8 @@ struct ModelConfig {
   ActivationType activation = ActivationType::kRelu;  // mlp
   int n_layer = 12, n_head = 12;                      // gpt2
   std::vector<int> depths{2, 2, 2, 2};                // resnet: blocks of each stage
-  int embedding_size = 64;                            // resnet: channels of the first stage
+  BlockType layer_type = BlockType::kBasic;           // resnet
+  int embedding_size = 64;                            // resnet: channels of the first convolution
   StemType stem = StemType::kImagenet;                // resnet
   int n_embd = 768;                                   // gpt2
   int n_positions = 1024;                             // gpt2: longest sample, in tokens

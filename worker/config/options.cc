@@ -111,9 +111,15 @@ const std::vector<Option>& table() {
            "stage on each has twice the channels and half the height and width of the one before.",
        .of = {"resnet"},
        .range = {.min = 1, .max = 100}},
+      {.pointer = "/model/layer_type",
+       .field = in<kModel, &ModelConfig::layer_type>,
+       .description =
+           "The blocks. basic: two convolutions of 3x3. bottleneck: 1x1, 3x3 and 1x1 to four times the "
+           "channels; with depths [3, 4, 6, 3] it is ResNet-50, with [3, 4, 23, 3] ResNet-101.",
+       .of = {"resnet"}},
       {.pointer = "/model/embedding_size",
        .field = in<kModel, &ModelConfig::embedding_size>,
-       .description = "Channels of the first convolution and stage.",
+       .description = "Channels of the first convolution, and of the 3x3 ones of the first stage.",
        .of = {"resnet"},
        .range = {.min = 1, .max = kMaxChannels}},
       {.pointer = "/model/stem",

@@ -8,7 +8,7 @@
 namespace dtrun::worker {
 namespace {
 
-// The layers of torchvision's ResNet of basic blocks, under its names.
+// The layers of torchvision's ResNet, under its names.
 class Resnet {
  public:
   explicit Resnet(const ModelConfig& config) : config_(config) {}
@@ -27,7 +27,7 @@ class Resnet {
       if (stage > 0) channels *= 2;
       for (int number = 0; number < config_.depths[stage]; ++number)
         block("layer" + std::to_string(stage + 1) + "." + std::to_string(number), channels,
-              stage > 0 && number == 0);
+              stage > 0 && number == 0 ? 2 : 1, number == 0 && (stage > 0 || bottleneck()));
     }
     push({.type = LayerType::kAdaptiveAvgPool2d, .name = "avgpool"});
     push({.type = LayerType::kFlatten, .name = "flatten"});
@@ -36,18 +36,32 @@ class Resnet {
   }
 
  private:
-  // `narrows`: halves height and width, and has other channels than what it reads.
-  void block(const std::string& name, int channels, bool narrows) {
+  bool bottleneck() const { return config_.layer_type == BlockType::kBottleneck; }
+
+  // `downsamples`: it has another size or other channels than what it reads.
+  void block(const std::string& name, int channels, int stride, bool downsamples) {
     const std::string before = layers_.back().name;
-    conv(name + ".conv1", channels, 3, narrows ? 2 : 1, 1);
-    norm(name + ".bn1");
-    relu(name + ".relu");
-    conv(name + ".conv2", channels, 3, 1, 1);
-    norm(name + ".bn2");
+    const int out = bottleneck() ? 4 * channels : channels;
+    if (bottleneck()) {
+      conv(name + ".conv1", channels, 1, 1, 0);
+      norm(name + ".bn1");
+      relu(name + ".relu1");
+      conv(name + ".conv2", channels, 3, stride, 1);
+      norm(name + ".bn2");
+      relu(name + ".relu2");
+      conv(name + ".conv3", out, 1, 1, 0);
+      norm(name + ".bn3");
+    } else {
+      conv(name + ".conv1", out, 3, stride, 1);
+      norm(name + ".bn1");
+      relu(name + ".relu");
+      conv(name + ".conv2", out, 3, 1, 1);
+      norm(name + ".bn2");
+    }
     std::string added = before;
-    if (narrows) {
-      added = name + ".bn2";
-      conv(name + ".downsample.0", channels, 1, 2, 0);
+    if (downsamples) {
+      added = layers_.back().name;
+      conv(name + ".downsample.0", out, 1, stride, 0);
       layers_.back().input = before;
       norm(name + ".downsample.1");
     }

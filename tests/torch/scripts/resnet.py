@@ -1,6 +1,6 @@
-"""torchvision's ResNet of basic blocks, written down from its names, after some steps of training.
+"""torchvision's ResNet, written down from its names, after some steps of training.
 
-  resnet.py FILE STEM WIDTH DEPTH...
+  resnet.py FILE STEM BLOCK WIDTH DEPTH...
 
 Writes its state_dict to FILE (safetensors) and prints, as JSON, images and the logarithms of the probabilities that it
 gives each of 7 classes in an evaluation.
@@ -16,6 +16,8 @@ from torch import nn
 
 
 class BasicBlock(nn.Module):
+    expansion = 1
+
     def __init__(self, before, channels, stride):
         super().__init__()
         self.conv1 = nn.Conv2d(before, channels, 3, stride, 1, bias=False)
@@ -32,8 +34,30 @@ class BasicBlock(nn.Module):
         return self.relu(out + (x if self.downsample is None else self.downsample(x)))
 
 
+class Bottleneck(nn.Module):
+    expansion = 4
+
+    def __init__(self, before, channels, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(before, channels, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, stride, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(channels)
+        self.conv3 = nn.Conv2d(channels, 4 * channels, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(4 * channels)
+        self.relu = nn.ReLU()
+        self.downsample = None
+        if stride != 1 or before != 4 * channels:
+            self.downsample = nn.Sequential(nn.Conv2d(before, 4 * channels, 1, stride, bias=False),
+                                            nn.BatchNorm2d(4 * channels))
+
+    def forward(self, x):
+        out = self.relu(self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x))))))
+        return self.relu(self.bn3(self.conv3(out)) + (x if self.downsample is None else self.downsample(x)))
+
+
 class ResNet(nn.Module):
-    def __init__(self, stem, width, depths, classes):
+    def __init__(self, stem, block, width, depths, classes):
         super().__init__()
         imagenet = stem == "imagenet"
         self.conv1 = nn.Conv2d(3, width, 7, 2, 3, bias=False) if imagenet else nn.Conv2d(3, width, 3, 1, 1, bias=False)
@@ -45,8 +69,8 @@ class ResNet(nn.Module):
             channels = width << stage
             blocks = []
             for number in range(depth):
-                blocks.append(BasicBlock(before, channels, 2 if stage > 0 and number == 0 else 1))
-                before = channels
+                blocks.append(block(before, channels, 2 if stage > 0 and number == 0 else 1))
+                before = channels * block.expansion
             self.add_module(f"layer{stage + 1}", nn.Sequential(*blocks))
         self.stages = len(depths)
         self.avgpool = nn.AdaptiveAvgPool2d(1)
@@ -72,10 +96,10 @@ def write_safetensors(path, tensors):
 
 
 def main():
-    path, stem, width, *depths = sys.argv[1:]
+    path, stem, block, width, *depths = sys.argv[1:]
     torch.manual_seed(1)
     torch.set_num_threads(1)
-    model = ResNet(stem, int(width), [int(depth) for depth in depths], 7)
+    model = ResNet(stem, {"basic": BasicBlock, "bottleneck": Bottleneck}[block], int(width), [int(depth) for depth in depths], 7)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     images, targets = torch.randn(16, 3, 32, 32), torch.arange(16) % 7
     for _ in range(10):

@@ -361,6 +361,10 @@ TEST_CASE(
                  "/train/decay_weights_only: is for optim \"sgd\"; adamw always does so, leave it out"));
   CHECK(contains(fault_of(smallest().dump(), {"model.type=resnet", "model.depths=[]"}),
                  "/model/depths: has 0 stages (allowed: 1 to 8)"));
+  CHECK(
+      contains(fault_of(smallest().dump(), {"model.type=resnet", "model.layer_type=bottlenek"}),
+               "layer_type: \"bottlenek\" is not known (allowed: \"basic\" or \"bottleneck\"); did you mean "
+               "\"bottleneck\"?"));
   const auto fault = [](const std::string& shape) {
     return fault_of(smallest_for({"data.type=synthetic"}), {"data.type=synthetic", "data.shape=" + shape});
   };

@@ -154,6 +154,10 @@ inline std::vector<NamedProgram> planned_programs() {
   const ModelConfig resnet{
       .type = ModelType::kResnet, .depths = {1, 2}, .embedding_size = 4, .stem = StemType::kCifar};
   programs.push_back({"resnet", make_program(resnet, {.shape = {3, 7, 8}, .classes = 5})});
+  ModelConfig bottlenecks = resnet;
+  bottlenecks.layer_type = BlockType::kBottleneck;
+  programs.push_back(
+      {"resnet of bottlenecks", make_program(bottlenecks, {.shape = {3, 7, 8}, .classes = 5})});
   // Recomputed for its moments alone: backward does not read the norm's output.
   ProgramBuilder again({.shape = {1, 1, 6}, .classes = 4});
   x = again.linear(again.input(), "a", 6);
