@@ -41,12 +41,57 @@ inline Value larger(Value a, Value b) {
   return b > a ? b : a;
 }
 
-// e^x to about 1 ulp (Cephes' polynomial after taking out powers of two) for x from -87 to 88; NaN stays NaN.
-// Bits: of a Value.
-template <typename Value, typename Bits>
-inline Value exponential_within(Value x) {
-  constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, in the low bits
+// Four vectors whose operations take turns: an elementary function is one chain of steps that wait for each
+// other, and a processor that meets one chain after the other does not look ahead far enough to be busy.
+// Members and no array: GCC keeps an array in memory.
+struct Wide {
+  Floats a, b, c, d;
+};
+constexpr std::size_t kWide = 4 * kVector;
+
+#define DTRUN_OPERATOR(op)                                                                             \
+  inline Wide operator op(const Wide& x, const Wide& y) {                                              \
+    return {x.a op y.a, x.b op y.b, x.c op y.c, x.d op y.d};                                           \
+  }                                                                                                    \
+  inline Wide operator op(const Wide& x, float y) { return {x.a op y, x.b op y, x.c op y, x.d op y}; } \
+  inline Wide operator op(float x, const Wide& y) { return {x op y.a, x op y.b, x op y.c, x op y.d}; }
+DTRUN_OPERATOR(+)
+DTRUN_OPERATOR(-)
+DTRUN_OPERATOR(*)
+DTRUN_OPERATOR(/)
+#undef DTRUN_OPERATOR
+
+inline Wide load_wide(const float* from) {
+  return {load(from), load(from + kVector), load(from + 2 * kVector), load(from + 3 * kVector)};
+}
+inline void store(const Wide& x, float* to) {
+  store(x.a, to), store(x.b, to + kVector), store(x.c, to + 2 * kVector), store(x.d, to + 3 * kVector);
+}
+inline Wide within(const Wide& x, float low, float high) {
+  const auto limited = [=](Floats x) { return smaller(larger(x, Floats{} + low), Floats{} + high); };
+  return {limited(x.a), limited(x.b), limited(x.c), limited(x.d)};
+}
+
+// 2^n of a float that is kMagic + n, from the integer n in its low bits.
+constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+template <typename Bits, typename Value>
+inline Value power_of_two_as(Value shifted) {
   constexpr std::uint32_t kMagicBits = 0x4B400000;
+  Bits bits;
+  __builtin_memcpy(&bits, &shifted, sizeof bits);
+  const Bits power = (bits - kMagicBits + 127u) << 23;
+  __builtin_memcpy(&shifted, &power, sizeof shifted);
+  return shifted;
+}
+inline float power_of_two(float shifted) { return power_of_two_as<std::uint32_t>(shifted); }
+inline Floats power_of_two(Floats shifted) { return power_of_two_as<Integers>(shifted); }
+inline Wide power_of_two(const Wide& x) {
+  return {power_of_two(x.a), power_of_two(x.b), power_of_two(x.c), power_of_two(x.d)};
+}
+
+// e^x to about 1 ulp (Cephes' polynomial after taking out powers of two) for x from -87 to 88; NaN stays NaN.
+template <typename Value>
+inline Value exponential_within(const Value& x) {
   const Value shifted = x * 1.44269504088896341f + kMagic;
   const Value n = shifted - kMagic;
   const Value r = x - n * 0.693359375f + n * 2.12194440e-4f;
@@ -56,19 +101,12 @@ inline Value exponential_within(Value x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * r * r + r + 1.0f;
-  Bits bits;
-  __builtin_memcpy(&bits, &shifted, sizeof bits);
-  const Bits power = (bits - kMagicBits + 127u) << 23;
-  Value scale;
-  __builtin_memcpy(&scale, &power, sizeof scale);
-  return p * scale;
+  return p * power_of_two(shifted);
 }
 // As if beyond these numbers e^x did not change.
-inline float exponential(float x) {
-  return exponential_within<float, std::uint32_t>(smaller(larger(x, -87.0f), 88.0f));
-}
+inline float exponential(float x) { return exponential_within(smaller(larger(x, -87.0f), 88.0f)); }
 inline Floats exponential(Floats x) {
-  return exponential_within<Floats, Integers>(smaller(larger(x, Floats{} - 87.0f), Floats{} + 88.0f));
+  return exponential_within(smaller(larger(x, Floats{} - 87.0f), Floats{} + 88.0f));
 }
 
 // log x of a normal x > 0 to about 1 ulp (Cephes: x = m * 2^n with m in [sqrt(1/2), sqrt(2)), and a
@@ -96,9 +134,8 @@ inline float logarithm(float x) {
   return n * 0.693359375f + (r + rest) + (x - x);
 }
 
-inline Floats hyperbolic_tangent(Floats x) {
-  x = smaller(larger(x, Floats{} - 15.0f), Floats{} + 15.0f);
-  return 1.0f - 2.0f / (exponential_within<Floats, Integers>(2.0f * x) + 1.0f);
+inline Wide hyperbolic_tangent(const Wide& x) {
+  return 1.0f - 2.0f / (exponential_within(2.0f * within(x, -15.0f, 15.0f)) + 1.0f);
 }
 
 }  // namespace

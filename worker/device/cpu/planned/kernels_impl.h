@@ -38,26 +38,43 @@ void relu_backward(std::size_t count, const float* out, const float* out_gradien
 
 constexpr float kRootOf2OverPi = 0.7978845608028654f, kCubic = 0.044715f;
 
-void gelu(std::size_t count, const float* in, float* out) {
-  each_vector(count, [&](std::size_t i, std::size_t some) {
-    const Floats x = load(in + i, some);
-    const Floats tanh = hyperbolic_tangent(kRootOf2OverPi * (x + kCubic * x * x * x));
-    store(0.5f * x * (1.0f + tanh), out + i, some);
-  });
+// out[i] = function(in[i]...), of Wide.
+template <typename Function, typename... In>
+inline void each_wide(std::size_t count, float* out, const Function& function, const In*... in) {
+  std::size_t i = 0;
+  for (; i + kWide <= count; i += kWide) store(function(load_wide(in + i)...), out + i);
+  if (i == count) return;
+  const std::size_t bytes = (count - i) * sizeof(float);
+  float some[kWide] = {};
+  const auto rest_of = [&](const float* from) {
+    __builtin_memcpy(some, from + i, bytes);
+    return load_wide(some);
+  };
+  store(function(rest_of(in)...), some);
+  __builtin_memcpy(out + i, some, bytes);
 }
 
-inline Floats gelu_slope(Floats x) {
-  const Floats tanh = hyperbolic_tangent(kRootOf2OverPi * (x + kCubic * x * x * x));
-  const Floats inner = kRootOf2OverPi * (1.0f + 3.0f * kCubic * x * x);
-  return 0.5f * (1.0f + tanh) + 0.5f * x * (1.0f - tanh * tanh) * inner;
+void gelu(std::size_t count, const float* in, float* out) {
+  const auto value = [](const Wide& x) {
+    const Wide tanh = hyperbolic_tangent(kRootOf2OverPi * (x + kCubic * x * x * x));
+    return 0.5f * x * (1.0f + tanh);
+  };
+  each_wide(count, out, value, in);
 }
 
 void gelu_backward(std::size_t count, const float* in, const float* out_gradient, bool add,
                    float* in_gradient) {
-  each_vector(count, [&](std::size_t i, std::size_t some) {
-    const Floats part = load(out_gradient + i, some) * gelu_slope(load(in + i, some));
-    store(add ? load(in_gradient + i, some) + part : part, in_gradient + i, some);
-  });
+  const auto part = [](const Wide& x, const Wide& d) {
+    const Wide tanh = hyperbolic_tangent(kRootOf2OverPi * (x + kCubic * x * x * x));
+    const Wide inner = kRootOf2OverPi * (1.0f + 3.0f * kCubic * x * x);
+    return d * (0.5f * (1.0f + tanh) + 0.5f * x * (1.0f - tanh * tanh) * inner);
+  };
+  if (add)
+    each_wide(
+        count, in_gradient, [=](const Wide& x, const Wide& d, const Wide& old) { return old + part(x, d); },
+        in, out_gradient, in_gradient);
+  else
+    each_wide(count, in_gradient, part, in, out_gradient);
 }
 
 void add(std::size_t count, const float* left, const float* right, float* out) {
