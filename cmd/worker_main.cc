@@ -18,11 +18,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "proto/base/log.h"
+#include "proto/base/memory_limit.h"
 #include "proto/core/contract.h"
 #include "worker/base/error.h"
 #include "worker/base/operation_log.h"
@@ -173,8 +175,15 @@ int run(ControlClient& agent, const CudaLaunches& launches) {
   } catch (const WorkerError& error) {
     return fail(agent, error.exit_code(), error.what());
   } catch (const std::bad_alloc&) {
+    const auto limit = memory_limit();
+    return fail(
+        agent, kExitOsError,
+        "out of memory" +
+            (limit ? " within its limit of " + std::to_string(*limit >> 20) + " MiB (ulimit -v)" : "") +
+            "; fewer workers, lanes or a smaller micro_batch_size need less");
+  } catch (const std::system_error& error) {
     return fail(agent, kExitOsError,
-                "out of memory; fewer workers, lanes or a smaller micro_batch_size need less");
+                std::string("the machine refuses what a worker needs: ") + error.what() + " (see ulimit -a)");
   } catch (const std::exception& error) {
     return fail(agent, kExitSoftware, std::string("a bug in dtrun: ") + error.what());
   }
@@ -214,6 +223,7 @@ int worker_main(int argc, char** argv, const CudaLaunches& launches) {
     std::fputs("dtrun-worker is started by dtrun; try: dtrun CONFIG.json\n", stderr);
     return kExitUsage;
   }
+  share_heap_under_limit();
   const sigset_t signals = stop_signals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   // Slurm may send the signals of its --signal to all processes of a step; they are the agent's.

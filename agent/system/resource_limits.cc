@@ -1,7 +1,5 @@
 #include "agent/system/resource_limits.h"
 
-#include <malloc.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -9,6 +7,7 @@
 #include <algorithm>
 #include <string>
 
+#include "proto/base/memory_limit.h"
 #include "proto/core/exit_codes.h"
 
 namespace dtrun::agent {
@@ -19,22 +18,15 @@ constexpr rlim_t kOwn = 40;
 constexpr rlim_t kPerWorker = 6;
 constexpr rlim_t kUnauthenticatedFiles = 512;
 
-constexpr std::size_t kMebi = 1 << 20, kHeap = 32 * kMebi;
+constexpr std::size_t kKibi = 1 << 10, kMebi = 1 << 20, kHeap = 32 * kMebi;
+// gRPC's threads end by SIGSEGV with 64 KiB.
+constexpr std::size_t kLeastStack = 256 * kKibi;
 
 // The threads of an agent that hosts the coordinator. gRPC 1.51 starts up to 32 for its events and up to 16
 // for callbacks, by the number of processors; the others are its timers and resolvers, and ours.
 std::size_t most_threads() {
   const long processors = sysconf(_SC_NPROCESSORS_CONF);
   return static_cast<std::size_t>(10 + std::clamp(processors, 2L, 32L) + std::clamp(processors / 2, 2L, 16L));
-}
-
-std::size_t stack_of_a_thread() {
-  pthread_attr_t attributes;
-  std::size_t size = 8 * kMebi;
-  if (pthread_getattr_default_np(&attributes) != 0) return size;
-  pthread_attr_getstacksize(&attributes, &size);
-  pthread_attr_destroy(&attributes);
-  return size;
 }
 
 }  // namespace
@@ -65,13 +57,19 @@ void allow_all_open_files() {
 }
 
 Status check_memory_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return Status();
-  mallopt(M_ARENA_MAX, 1);  // each further heap reserves 64 MiB, which a stack may need
-  const std::size_t needed = most_threads() * stack_of_a_thread() + kHeap;
+  const std::uint64_t stack = stack_of_a_thread();
+  if (stack < kLeastStack) {
+    return Status(kExitOsError, "the limit on stacks of " + std::to_string(stack / kKibi) +
+                                    " KiB (ulimit -s) is too low for dtrun's threads, which need " +
+                                    std::to_string(kLeastStack / kKibi) + " KiB; raise the limit");
+  }
+  const auto limit = memory_limit();
+  if (!limit) return Status();
+  share_heap_under_limit();
+  const std::size_t needed = most_threads() * stack + kHeap;
   void* const all = mmap(nullptr, needed, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (all == MAP_FAILED) {
-    return Status(kExitOsError, "the limit on memory of " + std::to_string(limit.rlim_cur / kMebi) +
+    return Status(kExitOsError, "the limit on memory of " + std::to_string(*limit / kMebi) +
                                     " MiB (ulimit -v) leaves no " + std::to_string(needed / kMebi) +
                                     " MiB for dtrun's threads; raise the limit");
   }

@@ -18,8 +18,9 @@ Result<std::size_t> allow_open_files(int workers, int nodes);
 // Raises the soft limit to the hard one.
 void allow_all_open_files();
 
-// Fails if a limit on address space (ulimit -v) does not leave the stacks of this process's threads. Under
-// such a limit all threads share one heap. Call before the first thread starts.
+// Fails if the stacks of this process's threads are too small (ulimit -s), or a limit on address space
+// (ulimit -v) does not leave them. Under such a limit all threads share one heap. Call before the first
+// thread starts.
 Status check_memory_limit();
 
 }  // namespace dtrun::agent

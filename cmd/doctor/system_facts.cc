@@ -13,6 +13,7 @@
 #include <sstream>
 #include <thread>
 
+#include "agent/system/resource_limits.h"
 #include "cmd/doctor/node_facts.h"
 #include "cmd/machine/control_groups.h"
 #include "cmd/machine/machine.h"
@@ -214,7 +215,8 @@ MemoryFacts read_memory(const JobSpec& spec, bool knows_job) {
     memory.available = static_cast<std::int64_t>(available->bytes);
     memory.available_by = available->by;
   }
-  memory.shortage = cmd::check_memory(spec, available).message();
+  const Status own = agent::check_memory_limit();
+  memory.shortage = (own.ok() ? cmd::check_memory(spec, available) : own).message();
   struct sysinfo system {};
   if (sysinfo(&system) == 0)
     memory.swap_used = static_cast<std::int64_t>((system.totalswap - system.freeswap) * system.mem_unit);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "proto/base/memory_limit.h"
 #include "worker/base/error.h"
 #include "worker/checkpoint/trained_model.h"
 #include "worker/data/dataset.h"
@@ -46,25 +47,50 @@ std::optional<Question> question_of(const JobSpec& spec) {
                              .world_size = spec.nproc * nodes}};
 }
 
+// What each worker has under a limit on address space, which is its own, and of which stacks take their whole
+// size.
+std::optional<worker::Available> address_space_of_worker(const worker::Spread& spread) {
+  constexpr int kThreads = 8;  // beside the lanes: main, signals, control socket, exchange, checkpoints
+  const std::optional<std::uint64_t> limit = memory_limit();
+  if (!limit) return std::nullopt;
+  const std::uint64_t stacks = static_cast<std::uint64_t>(kThreads + spread.lanes) * stack_of_a_thread();
+  return worker::Available{.bytes = *limit - std::min(*limit, stacks),
+                           .by = std::to_string(*limit >> 20) +
+                                 " MiB for each process, ulimit -v, less the stacks of its threads"};
+}
+
+// A node with one of the workers.
+worker::Spread alone(worker::Spread spread) {
+  spread.workers_of_node = 1;
+  return spread;
+}
+
 }  // namespace
 
 Status check_memory(const JobSpec& spec, const std::optional<worker::Available>& available) try {
   const std::optional<Question> question = question_of(spec);
-  if (!question || !available) return {};
+  if (!question) return {};
   const auto& [config, data, spread] = *question;
   if (std::get<BuiltinTrainer>(spec.program).cuda)
-    return worker::check_host_memory(config, data, spread, *available);
-  return worker::check_memory(config, data, spread, *available, teacher_of(config.train, data.spec));
+    return available ? worker::check_host_memory(config, data, spread, *available) : Status();
+  const auto teacher = teacher_of(config.train, data.spec);
+  const std::optional<worker::Available> each = address_space_of_worker(spread);
+  Status status = available ? worker::check_memory(config, data, spread, *available, teacher) : Status();
+  if (status.ok() && each) status = worker::check_memory(config, data, alone(spread), *each, teacher);
+  return status;
 } catch (const worker::WorkerError&) {
   return {};
 }
 
 void find_least_workers(JobSpec* spec, const std::optional<worker::Available>& available) {
   const std::optional<Question> question = question_of(*spec);
-  if (!question || !available) return;
+  if (!question) return;
   const auto& [config, data, spread] = *question;
-  std::get<BuiltinTrainer>(spec->program).least_workers =
-      worker::least_workers(config, data, spread, *available, teacher_of(config.train, data.spec));
+  const auto teacher = teacher_of(config.train, data.spec);
+  int& least = std::get<BuiltinTrainer>(spec->program).least_workers;
+  if (available) least = worker::least_workers(config, data, spread, *available, teacher);
+  if (const std::optional<worker::Available> each = address_space_of_worker(spread))
+    least = std::max(least, worker::least_workers(config, data, alone(spread), *each, teacher));
 }
 
 std::string small_shm_notice(const JobSpec& spec, const std::optional<std::uint64_t>& size) {

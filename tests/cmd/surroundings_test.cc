@@ -137,6 +137,19 @@ TEST_CASE("a limit on memory ends dtrun with 71 and the way out, not with that o
   CHECK(refused > 0);
 }
 
+TEST_CASE("a limit on stacks that is too low for threads is named by dtrun, and by its doctor") {
+  const Ended refused = run_in_shell("ulimit -s 64", {"--", "/bin/true"});
+  CHECK(refused.exit_code == 71);
+  CHECK(
+      refused.err ==
+      "dtrun: the limit on stacks of 64 KiB (ulimit -s) is too low for dtrun's threads, which need 256 KiB; "
+      "raise the limit\n");
+  const Ended told = run_in_shell("ulimit -s 192", {"doctor"});
+  CHECK_MESSAGE(contains(told.out, "the limit on stacks of 192 KiB (ulimit -s) is too low"), told.out);
+  const Ended job = run_in_shell("ulimit -s 256", {"--nproc_per_node", "2", "--", "/bin/true"});
+  CHECK_MESSAGE(job.exit_code == 0, job.err);
+}
+
 TEST_CASE("a limit on open files is raised as far as it goes, else named before anything starts") {
   const Ended raised =
       run_in_shell("ulimit -Sn 30", {"--nproc_per_node", "12", "--", "/bin/true"}, {"OMP_NUM_THREADS=1"});

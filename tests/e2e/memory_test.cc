@@ -119,6 +119,33 @@ TEST_CASE("a job that cannot fit is refused once, at once, with the numbers") {
   CHECK_FALSE(std::filesystem::exists(folder / "out"));
 }
 
+TEST_CASE(
+    "under a limit on address space a trainer that fits it trains, and another is refused by the numbers") {
+  const Folder folder;
+  const auto limited = [&](int hidden) {
+    const Case two{"mlp",
+                   {{"type", "mlp"}, {"hidden_sizes", {hidden, hidden}}},
+                   {{"type", "synthetic"}, {"samples", 600}},
+                   {{"global_batch_size", 64}},
+                   2,
+                   1};
+    // Small stacks: those of dtrun's threads are as many as the machine has processors.
+    std::vector<std::string> argv{"/bin/sh", "-c", "ulimit -s 1024; ulimit -v 180000; exec \"$@\"", "sh"};
+    for (const std::string& word : job(two, folder.path())) argv.push_back(word);
+    return run(argv);
+  };
+  const Ended small = limited(256);
+  CHECK_MESSAGE(small.exit_code == 0, small.err);
+  std::filesystem::remove_all(folder / "out");
+  const Ended large = limited(2048);
+  CHECK(large.exit_code == 78);
+  CHECK_MESSAGE(contains(large.err, "not enough memory: the worker needs "), large.err);
+  CHECK_MESSAGE(
+      contains(large.err, " (175 MiB for each process, ulimit -v, less the stacks of its threads). "),
+      large.err);
+  CHECK_FALSE(std::filesystem::exists(folder / "out"));
+}
+
 // All microbatches of a step are in memory at once: 290 MB of one worker, 170 of each of two.
 TEST_CASE(
     "a job whose microbatches do not fit the workers that are left waits for another, and loses nothing" *

@@ -10,7 +10,9 @@
 #include <chrono>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <stop_token>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -237,6 +239,10 @@ std::unique_ptr<ProcessGroup> make_gloo_process_group(const ProcessGroupOptions&
   try {
     return std::make_unique<GlooProcessGroup>(options, store);
   } catch (const WorkerError&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::system_error&) {  // no thread: gloo's own failures are others
     throw;
   } catch (const std::exception& error) {
     throw WorkerError(kExitWorkerPeerLost, "rank " + std::to_string(options.rank) + " at " + options.address +
