@@ -175,11 +175,13 @@ TEST_CASE("a cable that is cut while an agent looks at its files and says nothin
   hosts.cut(1);
   // The launcher soon reports that node1 does not answer, and its last known work once ssh gives up. An agent
   // that was stopped before it greeted is unknown to the launcher; on a busy machine one agent is done with
-  // its files, and the others wait for it to join.
+  // its files, and the others wait for it to join, or a call comes when the cable is cut already.
   int noticed = 0;
   for (const auto& job : jobs) {
     const bool notices = job->wait_for_err("node1: no answer", Process::Duration(20000));
-    CHECK_MESSAGE((notices || contains(job->err(), "joined 2 of 3")), job->err());
+    const bool elsewhere =
+        contains(job->err(), "joined 2 of 3") || has_line(job->err(), "node1: ssh: connect to ");
+    CHECK_MESSAGE((notices || elsewhere), job->err());
     noticed += notices;
   }
   CHECK(noticed > 0);
