@@ -9,6 +9,7 @@ import pathlib
 import pty
 import random
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -25,6 +26,14 @@ import chaos_run
 TRAIN = pathlib.Path(__file__).resolve().parent / "scripts" / "train.py"
 SKIPPED = 77
 PHASES = ("worker_ended", "stopped", "place_worker")
+
+
+def torchrun(workers):
+    """Arguments of Python. Its own port is that of any other torchrun on this machine."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    return ["-m", "torch.distributed.run", "--master_port", str(port), "-r", "9:1", "-t", "9:1", "--nproc_per_node", str(workers)]
+
 
 
 def python_with_torch():

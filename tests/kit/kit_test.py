@@ -260,8 +260,7 @@ class KitTest(unittest.TestCase):
     def test_plain_python_and_torchrun_run_the_same_script(self):
         out = kit_job.new_folder() / "out.jsonl"
         environment = {**os.environ, "KIT_OUT": str(out), "KIT_STEPS": "8", "OMP_NUM_THREADS": "1"}
-        torchrun = ["-m", "torch.distributed.run", "-r", "9:1", "-t", "9:1", "--nproc_per_node", "2"]
-        for launcher, ends in (([], 1), (torchrun, 2)):
+        for launcher, ends in (([], 1), (kit_job.torchrun(2), 2)):
             out.unlink(missing_ok=True)
             subprocess.run([kit_job.python_with_torch(), *launcher, str(kit_job.TRAIN)], env=environment, check=True)
             lines = [kit_job.json.loads(line) for line in out.read_text().splitlines()]

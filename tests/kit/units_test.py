@@ -193,7 +193,7 @@ class RulesTest(unittest.TestCase):
     def test_the_same_script_under_torchrun_and_without_recovery(self):
         elastic = self.run_job(0)
         plain = self.run_job(0, arguments=())
-        torchrun = self.launched("-m", "torch.distributed.run", "-r", "9:1", "-t", "9:1", "--nproc_per_node", "4")
+        torchrun = self.launched(*kit_job.torchrun(4))
         ends = [{(line["rank"], line["place"], line["params"], line["moments"]) for line in lines}
                 for lines in (elastic.lines("end"), plain.lines("end"), torchrun)]
         self.assertEqual(len(ends[0]), 4)
