@@ -57,8 +57,8 @@ class ScriptTest(unittest.TestCase):
 
     def assert_all_taken_in(self, faults, *options):
         """Two seconds of silence give a node up, so that it has to be taken in again."""
-        code, events, errors = self.run_script("--faults", str(faults), "--every", "1.5", "--longest", "8", "--keep_alive", "2",
-                                               "--nodes", "3", "--min_nodes", "3", "--steps", "3500", *options)
+        code, events, errors = self.run_script("--faults", str(faults), "--every", "0.75", "--longest", "8", "--keep_alive", "2",
+                                               "--nodes", "3", "--min_nodes", "3", "--steps", "2800", *options)
         self.assertEqual(code, 0, json.dumps(events[-1:]) + errors)
         quiet, *struck, end = events
         self.assertEqual(len(struck), faults)
@@ -67,15 +67,15 @@ class ScriptTest(unittest.TestCase):
         return struck
 
     def test_agents_and_a_store_that_stand_still_are_waited_for_and_taken_in(self):
-        self.assert_all_taken_in(4, "--kinds", "freeze", "--seed", "1")
+        self.assert_all_taken_in(3, "--kinds", "freeze", "--seed", "1")
 
     @unittest.skipIf(chaos_hosts.why_none(), "network namespaces cannot be made here")
     def test_nodes_whose_cable_is_cut_are_waited_for_and_taken_in_whoever_leads(self):
-        self.assert_all_taken_in(4, "--kinds", "cut,freeze", "--coordinator", "agents", "--seed", "3")
+        self.assert_all_taken_in(3, "--kinds", "cut,freeze", "--coordinator", "agents", "--seed", "3")
 
     @unittest.skipIf(chaos_hosts.why_none(), "network namespaces cannot be made here")
     def test_a_launcher_that_stands_still_is_waited_for_like_the_agents_that_it_started(self):
-        struck = self.assert_all_taken_in(6, "--kinds", "freeze,worker", "--launcher", "--steps", "5000", "--seed", "7")
+        struck = self.assert_all_taken_in(6, "--kinds", "freeze,worker", "--launcher", "--steps", "4000", "--seed", "7")
         self.assertEqual({fault["way"] for fault in struck}, {"agent", "coordinator", "launcher", ""})
 
     def test_a_run_that_ends_with_other_parameters_is_not_well(self):
