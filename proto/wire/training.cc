@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "proto/wire/fields.h"
+
 namespace dtrun::training {
 namespace {
 
@@ -18,54 +20,12 @@ Phase phase_of(Progress::Phase wire) {
 
 }  // namespace
 
-dtrun::DeviceMemory from_wire(const DeviceMemory& wire) {
-  return {.used = wire.used(), .peak = wire.peak(), .total = wire.total()};
-}
+DTRUN_WIRE(dtrun::DeviceMemory, DeviceMemory, used, peak, total)
 
-void to_wire(const dtrun::DeviceMemory& memory, DeviceMemory* wire) {
-  wire->set_used(memory.used);
-  wire->set_peak(memory.peak);
-  wire->set_total(memory.total);
-}
+DTRUN_WIRE(dtrun::PhaseTimes, PhaseTimes, loading, training, evaluating, saving)
 
-dtrun::PhaseTimes from_wire(const PhaseTimes& wire) {
-  return {.loading = wire.loading(),
-          .training = wire.training(),
-          .evaluating = wire.evaluating(),
-          .saving = wire.saving()};
-}
-
-void to_wire(const dtrun::PhaseTimes& times, PhaseTimes* wire) {
-  wire->set_loading(times.loading);
-  wire->set_training(times.training);
-  wire->set_evaluating(times.evaluating);
-  wire->set_saving(times.saving);
-}
-
-dtrun::StepTimes from_wire(const StepTimes& wire) {
-  dtrun::StepTimes times{.steps = wire.steps(),
-                         .math = wire.math(),
-                         .data = wire.data(),
-                         .wait_peers = wire.wait_peers(),
-                         .other = wire.other(),
-                         .microbatches = wire.microbatches(),
-                         .wait_for = {wire.wait_for().begin(), wire.wait_for().end()}};
-  if (wire.has_sent()) times.sent = wire.sent();
-  if (wire.has_received()) times.received = wire.received();
-  return times;
-}
-
-void to_wire(const dtrun::StepTimes& times, StepTimes* wire) {
-  wire->set_steps(times.steps);
-  wire->set_math(times.math);
-  wire->set_data(times.data);
-  wire->set_wait_peers(times.wait_peers);
-  wire->set_other(times.other);
-  wire->set_microbatches(times.microbatches);
-  for (const double seconds : times.wait_for) wire->add_wait_for(seconds);
-  if (times.sent) wire->set_sent(*times.sent);
-  if (times.received) wire->set_received(*times.received);
-}
+DTRUN_WIRE(dtrun::StepTimes, StepTimes, steps, math, data, wait_peers, other, microbatches, wait_for, sent,
+           received)
 
 dtrun::StepDurations from_wire(const StepDurations& wire) {
   dtrun::StepDurations durations{.counts = {}, .seconds = wire.seconds()};
@@ -82,127 +42,28 @@ void to_wire(const dtrun::StepDurations& durations, StepDurations* wire) {
   wire->set_seconds(durations.seconds);
 }
 
-dtrun::Checkpoints from_wire(const Checkpoints& wire) {
-  return {.written = wire.written(),
-          .failed = wire.failed(),
-          .step = wire.step(),
-          .seconds = wire.seconds(),
-          .bytes = wire.bytes()};
-}
+DTRUN_WIRE(dtrun::Checkpoints, Checkpoints, written, failed, step, seconds, bytes)
 
-void to_wire(const dtrun::Checkpoints& checkpoints, Checkpoints* wire) {
-  wire->set_written(checkpoints.written);
-  wire->set_failed(checkpoints.failed);
-  wire->set_step(checkpoints.step);
-  wire->set_seconds(checkpoints.seconds);
-  wire->set_bytes(checkpoints.bytes);
-}
+DTRUN_WIRE(dtrun::LoggedStep, LoggedStep, step, loss, learning_rate, grad_norm, samples_per_second)
 
-dtrun::LoggedStep from_wire(const LoggedStep& wire) {
-  return {.step = wire.step(),
-          .loss = wire.loss(),
-          .learning_rate = wire.learning_rate(),
-          .grad_norm = wire.grad_norm(),
-          .samples_per_second = wire.samples_per_second()};
-}
+DTRUN_WIRE(dtrun::EvaluatedStep, EvaluatedStep, step, loss, accuracy)
 
-void to_wire(const dtrun::LoggedStep& line, LoggedStep* wire) {
-  wire->set_step(line.step);
-  wire->set_loss(line.loss);
-  wire->set_learning_rate(line.learning_rate);
-  wire->set_grad_norm(line.grad_norm);
-  wire->set_samples_per_second(line.samples_per_second);
-}
-
-dtrun::EvaluatedStep from_wire(const EvaluatedStep& wire) {
-  return {.step = wire.step(), .loss = wire.loss(), .accuracy = wire.accuracy()};
-}
-
-void to_wire(const dtrun::EvaluatedStep& evaluated, EvaluatedStep* wire) {
-  wire->set_step(evaluated.step);
-  wire->set_loss(evaluated.loss);
-  wire->set_accuracy(evaluated.accuracy);
-}
+DTRUN_FIELDS(dtrun::Progress, Progress, phase, step, total_steps, epoch, loss, learning_rate,
+             samples_per_second, accuracy, first_step, memory, from_in_memory_checkpoint, times, step_times,
+             logged, evaluated, saved_step, step_durations, checkpoints)
 
 dtrun::Progress from_wire(const Progress& wire) {
-  dtrun::Progress progress{.phase = phase_of(wire.phase()),
-                           .step = wire.step(),
-                           .total_steps = wire.total_steps(),
-                           .epoch = wire.epoch(),
-                           .loss = {},
-                           .learning_rate = wire.learning_rate(),
-                           .samples_per_second = wire.samples_per_second(),
-                           .from_in_memory_checkpoint = wire.from_in_memory_checkpoint()};
-  if (wire.has_loss()) progress.loss = wire.loss();
-  if (wire.has_accuracy()) progress.accuracy = wire.accuracy();
-  if (wire.has_first_step()) progress.first_step = wire.first_step();
-  if (wire.has_memory()) progress.memory = from_wire(wire.memory());
-  if (wire.has_times()) progress.times = from_wire(wire.times());
-  if (wire.has_step_times()) progress.step_times = from_wire(wire.step_times());
-  const int told = std::min(wire.logged_size(), static_cast<int>(kLoggedStepsTold));
-  for (int i = wire.logged_size() - told; i < wire.logged_size(); ++i)
-    progress.logged.push_back(from_wire(wire.logged(i)));
-  if (wire.has_evaluated()) progress.evaluated = from_wire(wire.evaluated());
-  progress.saved_step = wire.saved_step();
-  if (wire.has_step_durations()) progress.step_durations = from_wire(wire.step_durations());
-  if (wire.has_checkpoints()) progress.checkpoints = from_wire(wire.checkpoints());
+  dtrun::Progress progress;
+  read_fields(wire, &progress);
+  progress.phase = phase_of(wire.phase());
+  auto& logged = progress.logged;
+  if (logged.size() > kLoggedStepsTold) logged.erase(logged.begin(), logged.end() - kLoggedStepsTold);
   return progress;
 }
 
-void to_wire(const dtrun::Progress& progress, Progress* wire) {
-  wire->set_phase(static_cast<Progress::Phase>(progress.phase));
-  wire->set_step(progress.step);
-  wire->set_total_steps(progress.total_steps);
-  wire->set_epoch(progress.epoch);
-  if (progress.loss) wire->set_loss(*progress.loss);
-  wire->set_learning_rate(progress.learning_rate);
-  wire->set_samples_per_second(progress.samples_per_second);
-  if (progress.accuracy) wire->set_accuracy(*progress.accuracy);
-  if (progress.first_step) wire->set_first_step(*progress.first_step);
-  if (progress.memory) to_wire(*progress.memory, wire->mutable_memory());
-  wire->set_from_in_memory_checkpoint(progress.from_in_memory_checkpoint);
-  if (progress.times) to_wire(*progress.times, wire->mutable_times());
-  if (progress.step_times) to_wire(*progress.step_times, wire->mutable_step_times());
-  for (const dtrun::LoggedStep& line : progress.logged) to_wire(line, wire->add_logged());
-  if (progress.evaluated) to_wire(*progress.evaluated, wire->mutable_evaluated());
-  wire->set_saved_step(progress.saved_step);
-  if (progress.step_durations) to_wire(*progress.step_durations, wire->mutable_step_durations());
-  if (progress.checkpoints) to_wire(*progress.checkpoints, wire->mutable_checkpoints());
-}
+void to_wire(const dtrun::Progress& progress, Progress* wire) { write_fields(progress, wire); }
 
-dtrun::Completion from_wire(const Completion& wire) {
-  dtrun::Completion completion{.step = wire.step(),
-                               .loss = wire.loss(),
-                               .model_path = wire.model_path(),
-                               .params_sha256 = wire.params_sha256(),
-                               .seconds = wire.seconds(),
-                               .first_step = wire.first_step(),
-                               .training_seconds = wire.training_seconds(),
-                               .samples_per_second = wire.samples_per_second(),
-                               .math = wire.math(),
-                               .wait_gradients = wire.wait_gradients(),
-                               .wait_data = wire.wait_data(),
-                               .other = wire.other()};
-  if (wire.has_accuracy()) completion.accuracy = wire.accuracy();
-  if (wire.has_memory()) completion.memory = from_wire(wire.memory());
-  return completion;
-}
-
-void to_wire(const dtrun::Completion& completion, Completion* wire) {
-  wire->set_step(completion.step);
-  wire->set_loss(completion.loss);
-  if (completion.accuracy) wire->set_accuracy(*completion.accuracy);
-  wire->set_model_path(completion.model_path);
-  wire->set_params_sha256(completion.params_sha256);
-  wire->set_seconds(completion.seconds);
-  wire->set_first_step(completion.first_step);
-  wire->set_training_seconds(completion.training_seconds);
-  wire->set_samples_per_second(completion.samples_per_second);
-  wire->set_math(completion.math);
-  wire->set_wait_gradients(completion.wait_gradients);
-  wire->set_wait_data(completion.wait_data);
-  wire->set_other(completion.other);
-  if (completion.memory) to_wire(*completion.memory, wire->mutable_memory());
-}
+DTRUN_WIRE(dtrun::Completion, Completion, step, loss, accuracy, model_path, params_sha256, seconds,
+           first_step, training_seconds, samples_per_second, math, wait_gradients, wait_data, other, memory)
 
 }  // namespace dtrun::training
