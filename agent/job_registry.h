@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "agent/core/vocabulary.h"
-#include "agent/system/descriptor.h"
+#include "proto/base/descriptor.h"
 
 namespace dtrun::agent {
 

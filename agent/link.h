@@ -14,8 +14,8 @@
 
 #include "agent/core/job_spec.h"
 #include "agent/process/scratch.h"
-#include "agent/system/descriptor.h"
 #include "agent/system/loop.h"
+#include "proto/base/descriptor.h"
 #include "proto/core/status.h"
 #include "rendezvous/client/client.h"
 #include "rendezvous/http/server.h"

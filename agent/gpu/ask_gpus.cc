@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "agent/gpu/reading_json.h"
-#include "agent/system/answer.h"
+#include "proto/base/answer.h"
 
 namespace dtrun::agent {
 

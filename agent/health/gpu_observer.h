@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "agent/core/gpu.h"
-#include "agent/system/descriptor.h"
 #include "agent/system/loop.h"
+#include "proto/base/descriptor.h"
 
 namespace dtrun::agent {
 

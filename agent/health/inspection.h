@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "agent/core/stack_location.h"
-#include "agent/system/descriptor.h"
 #include "agent/system/loop.h"
+#include "proto/base/descriptor.h"
 
 namespace dtrun::agent {
 

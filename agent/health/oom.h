@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "agent/system/descriptor.h"
+#include "proto/base/descriptor.h"
 
 namespace dtrun::agent {
 

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "agent/system/descriptor.h"
+#include "proto/base/descriptor.h"
 #include "proto/base/text_in.h"
 #include "proto/core/control_group.h"
 #include "proto/core/number.h"

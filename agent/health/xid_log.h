@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "agent/core/gpu_trouble.h"
-#include "agent/system/descriptor.h"
+#include "proto/base/descriptor.h"
 
 namespace dtrun::agent {
 

@@ -6,8 +6,8 @@
 #include <array>
 #include <utility>
 
-#include "agent/system/answer.h"
 #include "agent/text/report.h"
+#include "proto/base/answer.h"
 
 namespace dtrun::agent {
 namespace {

@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "agent/system/descriptor.h"
+#include "proto/base/descriptor.h"
 
 namespace dtrun::agent {
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "agent/system/descriptor.h"
+#include "proto/base/descriptor.h"
 #include "proto/core/status.h"
 
 namespace dtrun::agent {

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "agent/system/descriptor.h"
 #include "agent/system/loop.h"
+#include "proto/base/descriptor.h"
 
 namespace dtrun::agent {
 

@@ -5,8 +5,8 @@
 #include <functional>
 #include <string>
 
-#include "agent/system/descriptor.h"
 #include "agent/system/loop.h"
+#include "proto/base/descriptor.h"
 #include "proto/control.pb.h"
 #include "proto/core/framing.h"
 

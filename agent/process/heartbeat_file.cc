@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "agent/process/control_json.h"
-#include "agent/system/descriptor.h"
+#include "proto/base/descriptor.h"
 #include "proto/core/exit_codes.h"
 #include "proto/core/text.h"
 #include "proto/core/utf8.h"

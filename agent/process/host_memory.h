@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "agent/system/descriptor.h"
+#include "proto/base/descriptor.h"
 #include "proto/core/status.h"
 
 namespace dtrun::agent {

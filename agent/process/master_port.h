@@ -2,7 +2,7 @@
 // program listens on it.
 #pragma once
 
-#include "agent/system/descriptor.h"
+#include "proto/base/descriptor.h"
 #include "proto/core/status.h"
 
 namespace dtrun::agent {

@@ -12,8 +12,8 @@
 #include "agent/core/job_spec.h"
 #include "agent/output/console.h"
 #include "agent/output/log_writer.h"
-#include "agent/system/descriptor.h"
 #include "agent/system/loop.h"
+#include "proto/base/descriptor.h"
 
 namespace dtrun::agent {
 

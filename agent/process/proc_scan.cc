@@ -14,8 +14,8 @@
 #include <thread>
 
 #include "agent/core/limit_tag.h"
-#include "agent/system/descriptor.h"
 #include "agent/system/pidfd.h"
+#include "proto/base/descriptor.h"
 #include "proto/core/contract.h"
 #include "proto/core/process_stat.h"
 

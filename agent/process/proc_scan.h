@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/system/descriptor.h"
+#include "proto/base/descriptor.h"
 
 namespace dtrun::agent {
 

@@ -16,7 +16,7 @@
 #include <cstring>
 
 #include "agent/system/core_files.h"
-#include "agent/system/descriptor.h"
+#include "proto/base/descriptor.h"
 
 namespace dtrun::agent {
 namespace {

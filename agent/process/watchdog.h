@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "agent/system/descriptor.h"
+#include "proto/base/descriptor.h"
 
 namespace dtrun::agent {
 

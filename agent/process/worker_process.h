@@ -21,8 +21,8 @@
 #include "agent/process/output_pipes.h"
 #include "agent/process/spawn.h"
 #include "agent/process/worker_signs.h"
-#include "agent/system/descriptor.h"
 #include "agent/system/loop.h"
+#include "proto/base/descriptor.h"
 #include "proto/base/operation_ring.h"
 #include "proto/control.pb.h"
 

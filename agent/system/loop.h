@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "agent/system/descriptor.h"
+#include "proto/base/descriptor.h"
 #include "proto/core/millis.h"
 #include "proto/core/status.h"
 

@@ -3,8 +3,8 @@
 
 #include <functional>
 
-#include "agent/system/descriptor.h"
 #include "agent/system/loop.h"
+#include "proto/base/descriptor.h"
 
 namespace dtrun::agent {
 

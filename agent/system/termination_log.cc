@@ -6,7 +6,7 @@
 
 #include <cstdlib>
 
-#include "agent/system/descriptor.h"
+#include "proto/base/descriptor.h"
 
 namespace dtrun::agent {
 namespace {

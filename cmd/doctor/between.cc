@@ -14,13 +14,13 @@
 #include <string_view>
 #include <utility>
 
-#include "agent/system/descriptor.h"
 #include "cmd/doctor/prober.h"
 #include "cmd/doctor/report_json.h"
 #include "cmd/machine/machine.h"
 #include "cmd/options/option_table.h"
 #include "cmd/options/values.h"
 #include "cmd/plan/rendezvous_options.h"
+#include "proto/base/descriptor.h"
 #include "proto/core/exit_codes.h"
 
 namespace dtrun::doctor {
@@ -102,8 +102,8 @@ std::string job_text(const Meeting& meeting) {
 std::pair<std::string, int> printed_by(const std::vector<std::string>& command) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return {"", kExitOsError};
-  const agent::Descriptor in(ends[0]);
-  agent::Descriptor out(ends[1]);
+  const Descriptor in(ends[0]);
+  Descriptor out(ends[1]);
   std::vector<char*> argv;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);

@@ -10,8 +10,8 @@
 #include "agent/core/gpu_trouble.h"
 #include "agent/gpu/ask_gpus.h"
 #include "agent/health/xid_log.h"
-#include "agent/system/answer.h"
 #include "cmd/doctor/node_facts.h"
+#include "proto/base/answer.h"
 
 namespace dtrun::doctor {
 namespace {
@@ -105,7 +105,7 @@ std::vector<std::string> failing_disks() {
     if (geteuid() != 0 || !fs::exists(disk.path() / "device", error)) continue;
     for (const char* smartctl : {"/usr/sbin/smartctl", "/sbin/smartctl"}) {
       if (access(smartctl, X_OK) != 0) continue;
-      const agent::CommandAnswer answer = agent::answer_of({smartctl, "-H", "/dev/" + name}, "", 500ms);
+      const CommandAnswer answer = answer_of({smartctl, "-H", "/dev/" + name}, "", 500ms);
       if (answer.text.find("FAILED") != std::string::npos) failing.push_back(name + ": SMART says FAILED");
       break;
     }

@@ -11,8 +11,8 @@
 #include <cstring>
 #include <vector>
 
-#include "agent/system/descriptor.h"
 #include "cmd/doctor/node_facts.h"
+#include "proto/base/descriptor.h"
 #include "proto/base/ids.h"
 #include "worker/data/dataset.h"
 #include "worker/memory/need.h"
@@ -56,7 +56,7 @@ class TrialFile {
 
  private:
   const fs::path path_;
-  const agent::Descriptor fd_;
+  const Descriptor fd_;
 };
 
 // Bytes per second of a file that is surely on the disk; -1: errno tells.
@@ -83,7 +83,7 @@ void try_writing(const fs::path& folder, DiskFacts* disk) {
   if (file.fd() < 0 && fails("cannot write")) return;
   if (flock(file.fd(), LOCK_EX | LOCK_NB) != 0) disk->lock_problem = std::strerror(errno);
   if (!file.rename() && fails("cannot rename a file")) return;
-  const agent::Descriptor directory(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const Descriptor directory(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fsync(directory.get()) != 0 && errno != EINVAL && fails("fsync")) return;
   unlink(file.renamed().c_str());
   const auto half = static_cast<std::size_t>(std::max<std::int64_t>(0, disk->free)) / 2;
@@ -115,7 +115,7 @@ fs::path file_to_read(const fs::path& path) {
 
 double read_rate(const fs::path& path) {
   constexpr double kLongEnough = 0.3;  // seconds
-  const agent::Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::vector<char> block(kBlock);
   const auto begin = Clock::now();
   std::size_t sum = 0;

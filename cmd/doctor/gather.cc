@@ -6,12 +6,12 @@
 #include <filesystem>
 #include <future>
 
-#include "agent/system/answer.h"
 #include "cmd/doctor/node_facts.h"
 #include "cmd/launch/build.h"
 #include "cmd/manual/manual.h"
 #include "cmd/plan/make_job_spec.h"
 #include "cmd/plan/node_checks.h"
+#include "proto/base/answer.h"
 #include "proto/core/contract.h"
 #include "worker/base/sha256.h"
 
@@ -40,8 +40,8 @@ ProgramFacts read_programs(const Job& job) {
   program.worker_path = worker_beside();
   const std::string number = program.version.substr(program.version.find(' '));
   program.worker_wanted = "dtrun-worker" + number + ", protocol " + std::to_string(kControlProtocol);
-  agent::CommandAnswer answer = agent::answer_of({program.worker_path, "--version"}, "", kForWorker);
-  if (answer.end == agent::CommandAnswer::kAnswered && answer.status == 0)
+  CommandAnswer answer = answer_of({program.worker_path, "--version"}, "", kForWorker);
+  if (answer.end == CommandAnswer::kAnswered && answer.status == 0)
     program.worker = answer.text.substr(0, answer.text.find('\n'));
   utsname system{};
   if (uname(&system) == 0) program.kernel = system.release;

@@ -15,9 +15,9 @@
 #include <thread>
 
 #include "agent/local_address.h"
-#include "agent/system/descriptor.h"
 #include "cmd/doctor/node_facts.h"
 #include "cmd/options/values.h"
+#include "proto/base/descriptor.h"
 #include "proto/base/ids.h"
 #include "rendezvous/client/endpoint.h"
 #include "rendezvous/client/status_client.h"
@@ -94,7 +94,7 @@ std::string interface_of(const std::string& address) {
 
 void read_interface(RouteFacts* route) {
   const std::string folder = "/sys/class/net/" + route->interface + "/";
-  const agent::Descriptor socket_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const Descriptor socket_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ifreq request{};
   route->interface.copy(request.ifr_name, sizeof request.ifr_name - 1);
   if (ioctl(socket_.get(), SIOCGIFMTU, &request) == 0) route->mtu = request.ifr_mtu;
@@ -132,7 +132,7 @@ RouteFacts read_route(const std::string& host, int port) {
   addrinfo* target = nullptr;
   if (getaddrinfo(meaning.addresses.front().c_str(), std::to_string(port).c_str(), &hints, &target) != 0)
     return route;
-  const agent::Descriptor socket_(socket(target->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const Descriptor socket_(socket(target->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage own{};
   socklen_t size = sizeof own;
   auto* const generic = reinterpret_cast<sockaddr*>(&own);

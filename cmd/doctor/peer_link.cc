@@ -101,7 +101,7 @@ bool receive_filler(int fd, std::uint32_t size) {
   return true;
 }
 
-void serve(const agent::Descriptor& link, const std::string& nonce) {
+void serve(const Descriptor& link, const std::string& nonce) {
   const int one = 1;
   setsockopt(link.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   if (!send_bytes(link.get(), nonce.data(), nonce.size())) return;
@@ -173,7 +173,7 @@ std::string failure_text(int error) {
 Result<PeerListener> PeerListener::open() {
   PeerListener listener;
   listener.nonce_ = random_id(16);
-  agent::Descriptor socket_(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Descriptor socket_(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in6 any{};
   any.sin6_family = AF_INET6;
   const int off = 0;
@@ -195,7 +195,7 @@ Result<PeerListener> PeerListener::open() {
   listener.port_ = ntohs(reinterpret_cast<sockaddr_in*>(&own)->sin_port);
   std::thread([accepting = std::move(socket_), nonce = listener.nonce_] {
     for (;;) {
-      agent::Descriptor link(accept4(accepting.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      Descriptor link(accept4(accepting.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (link.open()) std::thread([link = std::move(link), nonce] { serve(link, nonce); }).detach();
     }
   }).detach();

@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <string>
 
-#include "agent/system/descriptor.h"
 #include "cmd/doctor/core/facts.h"
+#include "proto/base/descriptor.h"
 #include "proto/core/status.h"
 
 namespace dtrun::doctor {
@@ -53,7 +53,7 @@ class PeerLink {
   bool greeted_by(const Peer& peer);
   void try_large();
 
-  agent::Descriptor socket_;
+  Descriptor socket_;
   PathFacts path_;
 };
 

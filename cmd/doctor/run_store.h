@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "agent/system/descriptor.h"
+#include "proto/base/descriptor.h"
 #include "proto/base/framed_channel.h"
 #include "proto/control.pb.h"
 #include "proto/core/status.h"
@@ -28,7 +28,7 @@ class RunStore {
   explicit RunStore(int fd) : socket_(fd) {}
   Result<std::string> ask(control::KvRequest request, std::chrono::milliseconds limit);
 
-  agent::Descriptor socket_;
+  Descriptor socket_;
   MessageReader<control::FromAgent> messages_;
   std::uint64_t requests_ = 0;
 };

@@ -45,10 +45,10 @@ bool is_unused_for_long(const fs::path& folder) {
 
 // A record lock would end with the process that detaches its job; this lock passes to the process that goes
 // on.
-bool try_lock(const agent::Descriptor& file, int how) { return flock(file.get(), how | LOCK_NB) == 0; }
+bool try_lock(const Descriptor& file, int how) { return flock(file.get(), how | LOCK_NB) == 0; }
 
 void remove_if_unused(const fs::path& folder) {
-  const agent::Descriptor file(open((folder / kBuildLock).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  const Descriptor file(open((folder / kBuildLock).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   const bool is_half_made = !file.open() && errno == ENOENT;
   if (!is_half_made && !(file.open() && try_lock(file, LOCK_EX))) return;
   if (!is_unused_for_long(folder)) return;  // it was started before its lock was had
@@ -64,10 +64,10 @@ fs::path brought_build(const fs::path& program, const std::string& build) {
   return is_brought ? folder : fs::path();
 }
 
-agent::Descriptor keep_build(const fs::path& folder) {
-  agent::Descriptor file(open((folder / kBuildLock).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+Descriptor keep_build(const fs::path& folder) {
+  Descriptor file(open((folder / kBuildLock).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   if (!file.open() || !try_lock(file, LOCK_SH)) return {};
-  return agent::Descriptor(fcntl(file.get(), F_DUPFD_CLOEXEC, agent::kFirstSpareFd));
+  return Descriptor(fcntl(file.get(), F_DUPFD_CLOEXEC, agent::kFirstSpareFd));
 }
 
 void remove_old_builds(const fs::path& folder) {

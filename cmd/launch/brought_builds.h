@@ -5,7 +5,7 @@
 #include <chrono>
 #include <filesystem>
 
-#include "agent/system/descriptor.h"
+#include "proto/base/descriptor.h"
 
 namespace dtrun::cmd {
 
@@ -20,7 +20,7 @@ std::filesystem::path brought_build(const std::filesystem::path& program, const 
 
 // Keeps the build until the returned descriptor is closed here and in all processes that inherited it. Not
 // open if the build cannot be locked.
-agent::Descriptor keep_build(const std::filesystem::path& folder);
+Descriptor keep_build(const std::filesystem::path& folder);
 
 // Removes other builds in the cache of `folder`, and the rest of one that was only partly brought, that are
 // older than kKeepBuilds and that no process keeps. Leaves files and folders alone that are not named like a

@@ -32,13 +32,13 @@ int first_outgoing_port() {
 }
 
 // Else the coordinator could not listen there at once: the greeted hosts leave connections behind.
-void let_port_be_reused(const agent::Descriptor& socket) {
+void let_port_be_reused(const Descriptor& socket) {
   const int on = 1;
   setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
 }
 
-agent::Descriptor listening_on(int port) {
-  agent::Descriptor both(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+Descriptor listening_on(int port) {
+  Descriptor both(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   let_port_be_reused(both);
   const int off = 0;
   sockaddr_in6 any6{};
@@ -50,13 +50,13 @@ agent::Descriptor listening_on(int port) {
     if (bound && listen(both.get(), SOMAXCONN) == 0) return both;
     if (errno == EADDRINUSE) return {};
   }
-  agent::Descriptor one(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));  // no IPv6 here
+  Descriptor one(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));  // no IPv6 here
   let_port_be_reused(one);
   sockaddr_in any4{};
   any4.sin_family = AF_INET;
   any4.sin_port = htons(static_cast<std::uint16_t>(port));
   const bool bound = bind(one.get(), reinterpret_cast<sockaddr*>(&any4), sizeof any4) == 0;
-  return bound && listen(one.get(), SOMAXCONN) == 0 ? std::move(one) : agent::Descriptor();
+  return bound && listen(one.get(), SOMAXCONN) == 0 ? std::move(one) : Descriptor();
 }
 
 // One address that is being tried.
@@ -131,7 +131,7 @@ class AddressAttempt {
   }
 
   std::string address_, nonce_;
-  agent::Descriptor socket_;
+  Descriptor socket_;
   bool connected_ = false, reached_ = false;
   std::string heard_, why_not_;
 };
@@ -198,7 +198,7 @@ Result<ProbeListener> ProbeListener::open() {
 
 void ProbeListener::greet() {
   for (;;) {
-    const agent::Descriptor visitor(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    const Descriptor visitor(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!visitor.open()) return;
     [[maybe_unused]] const ssize_t n =
         send(visitor.get(), nonce_.data(), nonce_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);

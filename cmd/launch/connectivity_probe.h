@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/system/descriptor.h"
 #include "cmd/launch/core/probe_result.h"
+#include "proto/base/descriptor.h"
 #include "proto/core/status.h"
 
 namespace dtrun::cmd {
@@ -27,7 +27,7 @@ class ProbeListener {
   void greet();
 
  private:
-  agent::Descriptor socket_;
+  Descriptor socket_;
   int port_ = 0;
   std::string nonce_;
 };

@@ -12,8 +12,8 @@
 #include <optional>
 #include <system_error>
 
-#include "agent/system/descriptor.h"
 #include "cmd/launch/spool.h"
+#include "proto/base/descriptor.h"
 #include "proto/base/ids.h"
 #include "proto/json/json.h"
 
@@ -81,7 +81,7 @@ Status remember_run(const DetachedRun& run) {
   const fs::path file = folder() / (run.run_id + ".json");
   const fs::path unfinished = file.string() + "." + random_id(4);
   const std::string text = json_text(json_of(run), 2) + "\n";
-  const agent::Descriptor fd(open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  const Descriptor fd(open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd.open()) return errno_status(kExitCannotCreate, unfinished.string(), errno);
   const bool written = write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
   if (written && rename(unfinished.c_str(), file.c_str()) == 0) return {};

@@ -25,7 +25,6 @@
 #include "agent/agent.h"
 #include "agent/local_address.h"
 #include "agent/process/spawn.h"
-#include "agent/system/descriptor.h"
 #include "agent/system/wall_clock.h"
 #include "cmd/launch/brought_builds.h"
 #include "cmd/launch/build.h"
@@ -39,6 +38,7 @@
 #include "cmd/options/values.h"
 #include "cmd/plan/make_job_spec.h"
 #include "cmd/plan/node_checks.h"
+#include "proto/base/descriptor.h"
 #include "proto/base/framed_channel.h"
 #include "proto/base/ids.h"
 #include "proto/base/log.h"
@@ -145,7 +145,7 @@ class Answering {
   Answering(const Answering&) = delete;
 
  private:
-  const agent::Descriptor stop_;
+  const Descriptor stop_;
   std::thread thread_;
 };
 
@@ -342,8 +342,8 @@ void leave_line(const HandshakeLine& line, const SpoolPlace& place) {
 Status detach(const JobSpec& spec, const HandshakeLine& line, const SpoolPlace& place) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return errno_status(kExitUnavailable, "cannot make a pipe", errno);
-  const agent::Descriptor read_end(ends[0]);
-  agent::Descriptor write_end(ends[1]);
+  const Descriptor read_end(ends[0]);
+  Descriptor write_end(ends[1]);
   const pid_t child = fork();
   if (child == 0) {
     const pid_t grandchild = fork();
@@ -379,7 +379,7 @@ Result<NodePlan> plan_host(const launch::Job& job) {
 int open_input() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return -1;
-  const agent::Descriptor read_end(ends[0]), write_end(ends[1]);
+  const Descriptor read_end(ends[0]), write_end(ends[1]);
   dup2(read_end.get(), STDIN_FILENO);
   return fcntl(write_end.get(), F_DUPFD_CLOEXEC, agent::kFirstSpareFd);
 }
@@ -422,7 +422,7 @@ int run_host_agent() {
   set_up_log("dtrun");
   std::error_code error;
   const auto build = brought_build(std::filesystem::read_symlink("/proc/self/exe", error), own_build());
-  const agent::Descriptor kept = build.empty() ? agent::Descriptor() : keep_build(build);
+  const Descriptor kept = build.empty() ? Descriptor() : keep_build(build);
   const HandshakeLine line;
   line.greet();
   line.say(hello());

@@ -22,16 +22,16 @@ constexpr std::size_t kLongestFirstLine = 200;
 constexpr int kMostPortions = 256;  // a pipe holds 64 KiB, in writes of a page
 
 struct Pipe {
-  agent::Descriptor read_end, write_end;
+  Descriptor read_end, write_end;
 };
 
 // Above the numbers that the child takes.
 Result<Pipe> make_pipe() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return errno_status(kExitUnavailable, "cannot make a pipe", errno);
-  const agent::Descriptor low[] = {agent::Descriptor(ends[0]), agent::Descriptor(ends[1])};
-  return Pipe{agent::Descriptor(fcntl(ends[0], F_DUPFD_CLOEXEC, agent::kFirstSpareFd)),
-              agent::Descriptor(fcntl(ends[1], F_DUPFD_CLOEXEC, agent::kFirstSpareFd))};
+  const Descriptor low[] = {Descriptor(ends[0]), Descriptor(ends[1])};
+  return Pipe{Descriptor(fcntl(ends[0], F_DUPFD_CLOEXEC, agent::kFirstSpareFd)),
+              Descriptor(fcntl(ends[1], F_DUPFD_CLOEXEC, agent::kFirstSpareFd))};
 }
 
 void unblock(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
@@ -117,7 +117,7 @@ void RemoteShell::write_some() {
 }
 
 void RemoteShell::pause(bool paused) {
-  for (const agent::Descriptor* stream : {&out_, &err_})
+  for (const Descriptor* stream : {&out_, &err_})
     if (stream->open()) loop_.change(stream->get(), paused ? 0u : static_cast<std::uint32_t>(EPOLLIN));
   paused_ = paused;
   heard_at_ = agent::Loop::Clock::now();

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/system/descriptor.h"
 #include "agent/system/loop.h"
+#include "proto/base/descriptor.h"
 #include "proto/base/framed_channel.h"
 #include "proto/core/status.h"
 #include "proto/launch.pb.h"
@@ -80,7 +80,7 @@ class RemoteShell {
   agent::Loop& loop_;
   Events events_;
   pid_t pid_ = -1;
-  agent::Descriptor in_, out_, err_, process_;  // our ends, and its pidfd
+  Descriptor in_, out_, err_, process_;  // our ends, and its pidfd
   std::deque<std::shared_ptr<const std::string>> queue_;
   std::size_t written_ = 0;  // of the first of them
   bool writing_ = false, input_ends_ = false;

@@ -63,7 +63,7 @@ void remove_old(const fs::path& folder) {
     if (!error && fs::file_time_type::clock::now() - written > kKeepEnded) old.push_back(entry.path());
   }
   for (const fs::path& file : old) {
-    const agent::Descriptor fd(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    const Descriptor fd(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
     if (fd.open() && !holder_of(fd.get())) unlink(file.c_str());
   }
 }
@@ -133,13 +133,12 @@ Status make_spool_folder(const SpoolPlace& place) {
   if (status.ok()) status = make_private_folder(folder);
   if (!status.ok()) return status;
   remove_old(folder);
-  const agent::Descriptor fd(open(place.file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  const Descriptor fd(open(place.file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   return fd.open() && holder_of(fd.get()) ? in_use(place) : Status();
 }
 
 Result<SpoolWriter> SpoolWriter::open(const SpoolPlace& place) {
-  agent::Descriptor fd(
-      ::open(place.file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+  Descriptor fd(::open(place.file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.open()) return errno_status(kExitCannotCreate, place.file.string(), errno);
   struct flock lock = whole_file();
   if (fcntl(fd.get(), F_SETLK, &lock) != 0) {
@@ -163,7 +162,7 @@ void SpoolWriter::finish(const launch::FromHost& ended) {
 }
 
 Result<SpoolReader> SpoolReader::open(const SpoolPlace& place) {
-  agent::Descriptor fd(::open(place.file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  Descriptor fd(::open(place.file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (fd.open()) return SpoolReader(std::move(fd));
   return errno_status(kExitNoInput, place.file.string(), errno);
 }
@@ -210,7 +209,7 @@ std::optional<pid_t> SpoolReader::writer() const { return holder_of(fd_.get()); 
 bool SpoolReader::signal_writer(int number) const {
   const std::optional<pid_t> pid = writer();
   if (!pid || *pid <= 0) return false;
-  const agent::Descriptor process(agent::open_pidfd(*pid));
+  const Descriptor process(agent::open_pidfd(*pid));
   return process.open() && has_open(*pid, fd_.get()) && writer() == pid &&
          agent::signal_pidfd(process.get(), number);
 }

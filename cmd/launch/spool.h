@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "agent/system/descriptor.h"
+#include "proto/base/descriptor.h"
 #include "proto/base/framed_channel.h"
 #include "proto/core/status.h"
 #include "proto/launch.pb.h"
@@ -46,9 +46,9 @@ class SpoolWriter {
   void finish(const launch::FromHost& ended);
 
  private:
-  explicit SpoolWriter(agent::Descriptor fd) : fd_(std::move(fd)) {}
+  explicit SpoolWriter(Descriptor fd) : fd_(std::move(fd)) {}
 
-  agent::Descriptor fd_;
+  Descriptor fd_;
 };
 
 class SpoolReader {
@@ -70,10 +70,10 @@ class SpoolReader {
   bool signal_writer(int number) const;
 
  private:
-  explicit SpoolReader(agent::Descriptor fd) : fd_(std::move(fd)) {}
+  explicit SpoolReader(Descriptor fd) : fd_(std::move(fd)) {}
   void start_at(std::uint64_t position);
 
-  agent::Descriptor fd_;
+  Descriptor fd_;
   MessageReader<launch::FromHost> messages_;
   std::uint64_t read_ = 0, position_ = 0;
 };

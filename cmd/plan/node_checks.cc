@@ -10,9 +10,9 @@
 #include <thread>
 #include <utility>
 
-#include "agent/system/answer.h"
 #include "cmd/machine/machine.h"
 #include "cmd/plan/memory_check.h"
+#include "proto/base/answer.h"
 #include "proto/core/exit_codes.h"
 #include "worker/checkpoint/config_drift.h"
 #include "worker/checkpoint/output_lock.h"
@@ -120,8 +120,7 @@ std::string processor_of(const JobSpec& spec) {
   if (trainer == nullptr || trainer->cuda) return "";
   const Result<worker::JobConfig> config = worker::parse_config(trainer->config_json, "config", {});
   if (!config.ok() || config.value().train.allow_mixed_devices) return "";
-  agent::CommandAnswer answer =
-      agent::answer_of({trainer->worker_binary, "fingerprint"}, trainer->config_json, kLimit);
+  CommandAnswer answer = answer_of({trainer->worker_binary, "fingerprint"}, trainer->config_json, kLimit);
   if (answer.status != 0 || !answer.text.ends_with('\n')) return "";
   answer.text.pop_back();
   return answer.text;

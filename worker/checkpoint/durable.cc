@@ -26,20 +26,9 @@ constexpr std::size_t kWrittenAtOnce = 16u << 20;  // written between two signs 
   throw cannot_write("cannot " + what + " " + path.string(), error);
 }
 
-// An open file descriptor, closed by the destructor.
-class OpenFile {
- public:
-  OpenFile(const fs::path& path, int flags) : fd_(open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
-  ~OpenFile() {
-    if (fd_ >= 0) close(fd_);
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
+Descriptor open_file(const fs::path& path, int flags) {
+  return Descriptor(open(path.c_str(), flags | O_CLOEXEC, 0666));
+}
 
 void write_all(int fd, std::string_view bytes, const fs::path& path) {
   while (!bytes.empty()) {
@@ -58,8 +47,8 @@ void rename_path(const fs::path& from, const fs::path& to) {
 }  // namespace
 
 void write_synced(const fs::path& path, std::span<const std::string_view> pieces) {
-  const OpenFile file(path, O_WRONLY | O_CREAT | O_TRUNC);
-  if (file.get() < 0) fail("create", path, errno);
+  const Descriptor file = open_file(path, O_WRONLY | O_CREAT | O_TRUNC);
+  if (!file.open()) fail("create", path, errno);
   for (std::string_view piece : pieces) write_all(file.get(), piece, path);
   if (fsync(file.get()) != 0) fail("sync", path, errno);
 }
@@ -89,8 +78,8 @@ void make_directories(const fs::path& path) {
 
 void sync_directory(const fs::path& path) {
   const fs::path directory = path.empty() ? fs::path(".") : path;
-  const OpenFile descriptor(directory, O_RDONLY | O_DIRECTORY);
-  if (descriptor.get() < 0) fail("open", directory, errno);
+  const Descriptor descriptor = open_file(directory, O_RDONLY | O_DIRECTORY);
+  if (!descriptor.open()) fail("open", directory, errno);
   // Some network file systems cannot sync a directory, and say so with EINVAL.
   if (fsync(descriptor.get()) != 0 && errno != EINVAL) fail("sync", directory, errno);
 }
@@ -108,23 +97,22 @@ void move_directory(const fs::path& from, const fs::path& to) {
   if (replaces) rename_path(aside, from);
 }
 
-ScratchDirectory::ScratchDirectory(fs::path path) : path_(std::move(path)), lock_(-1) {
+ScratchDirectory::ScratchDirectory(fs::path path) : path_(std::move(path)) {
   if (mkdir(path_.c_str(), 0777) != 0) fail("create the directory", path_, errno);
-  lock_ = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  lock_ = open_file(path_, O_RDONLY | O_DIRECTORY);
   // Without a lock (some network file systems) the directory merely looks abandoned to the next writer, and
   // an output directory has one writer at a time.
-  if (lock_ >= 0) flock(lock_, LOCK_EX | LOCK_NB);
+  if (lock_.open()) flock(lock_.get(), LOCK_EX | LOCK_NB);
 }
 
 ScratchDirectory::~ScratchDirectory() {
   std::error_code ignored;
   fs::remove_all(path_, ignored);
-  if (lock_ >= 0) close(lock_);
 }
 
 void remove_if_abandoned(const fs::path& path) {
-  const OpenFile directory(path, O_RDONLY | O_DIRECTORY);
-  if (directory.get() < 0 || flock(directory.get(), LOCK_EX | LOCK_NB) != 0) return;
+  const Descriptor directory = open_file(path, O_RDONLY | O_DIRECTORY);
+  if (!directory.open() || flock(directory.get(), LOCK_EX | LOCK_NB) != 0) return;
   std::error_code ignored;
   fs::remove_all(path, ignored);
 }

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "proto/base/descriptor.h"
+
 namespace dtrun::worker {
 
 // Creates or overwrites `path` with the pieces one behind the other, and syncs it.
@@ -34,7 +36,7 @@ class ScratchDirectory {
 
  private:
   std::filesystem::path path_;
-  int lock_;
+  Descriptor lock_;
 };
 
 // Removes `path` if it is a scratch directory whose writer is gone.

@@ -61,22 +61,17 @@ OutputLock::OutputLock(const std::filesystem::path& output_dir, std::chrono::mil
     : signature_(new_signature()) {
   make_directories(output_dir);
   const std::filesystem::path path = lock_file(output_dir);
-  fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (fd_ < 0) {
-    throw cannot_write("cannot create " + path.string(), errno);
-  }
-  const int error = lock(fd_, std::chrono::steady_clock::now() + patience);
+  fd_.reset(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (!fd_.open()) throw cannot_write("cannot create " + path.string(), errno);
+  const int error = lock(fd_.get(), std::chrono::steady_clock::now() + patience);
   held_ = error == 0;
   if (error != EWOULDBLOCK) {
-    sign(fd_, signature_);
+    sign(fd_.get(), signature_);
     return;
   }
-  const Status refused = in_use(output_dir, writer_of(text_of(fd_)));
-  close(fd_);
+  const Status refused = in_use(output_dir, writer_of(text_of(fd_.get())));
   throw WorkerError(refused.exit_code(), refused.message());
 }
-
-OutputLock::~OutputLock() { close(fd_); }
 
 Status in_use(const std::filesystem::path& output_dir, const std::string& writer) {
   return Status(kExitCannotCreate, output_dir.string() + " is in use by another run" +
@@ -86,20 +81,14 @@ Status in_use(const std::filesystem::path& output_dir, const std::string& writer
 
 // Takes a shared lock for a moment: a writer that starts just then tries again.
 std::optional<std::string> current_writer(const std::filesystem::path& output_dir) {
-  const int fd = open(lock_file(output_dir).c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return std::nullopt;
-  std::optional<std::string> writer;
-  if (flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) writer = writer_of(text_of(fd));
-  close(fd);
-  return writer;
+  const Descriptor file(open(lock_file(output_dir).c_str(), O_RDONLY | O_CLOEXEC));
+  const bool held = file.open() && flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  return held ? std::optional(writer_of(text_of(file.get()))) : std::nullopt;
 }
 
 std::string lock_signature(const std::filesystem::path& output_dir) {
-  const int fd = open(lock_file(output_dir).c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return "";
-  std::string text = text_of(fd);
-  close(fd);
-  return text;
+  const Descriptor file(open(lock_file(output_dir).c_str(), O_RDONLY | O_CLOEXEC));
+  return text_of(file.get());
 }
 
 }  // namespace dtrun::worker

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "proto/base/descriptor.h"
 #include "proto/core/status.h"
 
 namespace dtrun::worker {
@@ -19,14 +20,13 @@ class OutputLock {
   // WorkerError (EX_CANTCREAT) that names the directory and the holder if the writer does not end. On a file
   // system without locks nothing is locked.
   OutputLock(const std::filesystem::path& output_dir, std::chrono::milliseconds patience);
-  ~OutputLock();
   OutputLock(const OutputLock&) = delete;
   bool held() const { return held_; }  // false where the file system knows no locks
   // The text of this holder in the lock file, unique among holders.
   const std::string& signature() const { return signature_; }
 
  private:
-  int fd_;
+  Descriptor fd_;
   bool held_ = false;
   std::string signature_;
 };

@@ -152,9 +152,8 @@ Status check_output_dir(const fs::path& output_dir) {
     fs::create_directories(directory, error);
     if (error) return status_of(cannot_write("cannot create " + directory.string(), error.value()));
     std::string probe = (directory / ".probe-XXXXXX").string();
-    const int file = mkstemp(probe.data());
-    if (file < 0) return status_of(cannot_write("cannot write to " + directory.string(), errno));
-    close(file);
+    const Descriptor file(mkstemp(probe.data()));
+    if (!file.open()) return status_of(cannot_write("cannot write to " + directory.string(), errno));
     unlink(probe.c_str());
   }
   return Status();

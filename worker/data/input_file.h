@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <span>
 
+#include "proto/base/descriptor.h"
 #include "proto/core/status.h"
 
 namespace dtrun::worker {
@@ -15,10 +16,6 @@ class InputFile {
  public:
   // Checks that `path` is a readable file, and takes its size. Failures have EX_NOINPUT and name it.
   static Result<InputFile> open(const std::filesystem::path& path);
-  ~InputFile();
-  InputFile(InputFile&& other) noexcept;
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
   std::uint64_t size() const { return size_; }  // bytes, when it was opened
@@ -31,15 +28,15 @@ class InputFile {
 
   // Gives the descriptor back; every read opens the file anew from now on. For data sets of more files than a
   // process may have open.
-  void close();
+  void close() { descriptor_.reset(); }
 
  private:
-  InputFile(std::filesystem::path path, std::uint64_t size, int descriptor)
-      : path_(std::move(path)), size_(size), descriptor_(descriptor) {}
+  InputFile(std::filesystem::path path, std::uint64_t size, Descriptor descriptor)
+      : path_(std::move(path)), size_(size), descriptor_(std::move(descriptor)) {}
 
   std::filesystem::path path_;
   std::uint64_t size_;
-  int descriptor_;  // -1: closed
+  Descriptor descriptor_;
 };
 
 // The number of a data set's files that stay open.

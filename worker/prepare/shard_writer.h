@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "proto/base/descriptor.h"
+
 namespace dtrun::worker {
 
 class ShardWriter {
  public:
   // Writes to `directory`, from the number `first` on. A file is created with its first token.
   ShardWriter(std::filesystem::path directory, std::string name, int first, std::uint64_t shard_tokens);
-  ~ShardWriter();
-  ShardWriter(const ShardWriter&) = delete;
 
   // Throws WorkerError (EX_IOERR, EX_CANTCREAT). REQUIRES: the ids are below 65,536.
   void add(std::span<const std::int32_t> ids);
@@ -36,7 +36,7 @@ class ShardWriter {
   const int first_;
   const std::uint64_t shard_tokens_;
   std::filesystem::path path_;  // of the current shard
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   std::uint64_t in_shard_ = 0, tokens_ = 0;
   std::uint64_t written_ = 0;  // bytes of the shard that are in the file
   int shards_ = 0;

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "proto/base/descriptor.h"
 #include "worker/base/error.h"
 
 namespace dtrun::worker {
@@ -31,21 +32,14 @@ void check_free(const fs::path& path) {
 
 // The lock of the parent of scratch directories, held while one is made or looked at: between making and
 // locking it, a new directory looks abandoned.
-class ParentLock {
- public:
-  explicit ParentLock(const fs::path& parent)
-      : fd_(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    if (fd_ < 0) throw cannot_write("cannot open " + parent.string(), errno, "another directory");
-    // Some network file systems have no locks, so a failure is ignored.
-    while (flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
-    }
+Descriptor lock_of(const fs::path& parent) {
+  Descriptor lock(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!lock.open()) throw cannot_write("cannot open " + parent.string(), errno, "another directory");
+  // Some network file systems have no locks, so a failure is ignored.
+  while (flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) {
   }
-  ~ParentLock() { close(fd_); }
-  ParentLock(const ParentLock&) = delete;
-
- private:
-  int fd_;
-};
+  return lock;
+}
 
 }  // namespace
 
@@ -57,7 +51,7 @@ TargetDirectory::TargetDirectory(const fs::path& path) {
   const fs::path parent = path_.parent_path();
   fs::create_directories(parent, error);
   if (error) throw cannot_write("cannot create " + parent.string(), error.value(), "another directory");
-  const ParentLock lock(parent);
+  const Descriptor lock = lock_of(parent);
   const fs::path scratch = parent / ("." + path_.filename().string() + ".prepare");
   remove_if_abandoned(scratch);
   if (fs::exists(scratch, error)) {

@@ -6,11 +6,11 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
-#include "agent/system/descriptor.h"
+#include "proto/base/descriptor.h"
 #include "tests/agent/agent_process.h"
 
 using namespace dtrun::agent::test;
-using dtrun::agent::Descriptor;
+using dtrun::Descriptor;
 
 namespace {
 

@@ -42,7 +42,7 @@ TEST_CASE("a build that nobody used for a month goes, one that is in use stays")
   const fs::path used = add_build(cache, "2-none", kLong), half_made = cache / (kOther + ".4711");
   fs::create_directories(half_made / "bin");
   age(half_made, kLong);
-  const agent::Descriptor kept = keep_build(used), kept_too = keep_build(used);
+  const Descriptor kept = keep_build(used), kept_too = keep_build(used);
   REQUIRE(kept.open());
   REQUIRE(kept_too.open());
   remove_old_builds(own);

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <thread>
 
-#include "agent/system/descriptor.h"
+#include "proto/base/descriptor.h"
 
 namespace dtrun::cmd {
 namespace {

@@ -1,4 +1,4 @@
-#include "agent/system/answer.h"
+#include "proto/base/answer.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -10,11 +10,11 @@
 
 #include <cerrno>
 
-#include "agent/system/descriptor.h"
+#include "proto/base/descriptor.h"
 
 extern char** environ;
 
-namespace dtrun::agent {
+namespace dtrun {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -44,7 +44,7 @@ pid_t start(const std::vector<std::string>& command, int in, int out) {
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   pid_t pid = -1;
-  const int error = posix_spawn(&pid, argv[0], &actions, &attributes, argv.data(), environ);
+  const int error = posix_spawnp(&pid, argv[0], &actions, &attributes, argv.data(), environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   return error == 0 ? pid : -1;
@@ -88,4 +88,4 @@ CommandAnswer answer_of(const std::vector<std::string>& command, const std::stri
   return answer;
 }
 
-}  // namespace dtrun::agent
+}  // namespace dtrun

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace dtrun::agent {
+namespace dtrun {
 
 struct CommandAnswer {
   enum End { kAnswered, kNoDescriptors, kNotStarted, kSilent };  // kSilent: it was killed
@@ -15,10 +15,10 @@ struct CommandAnswer {
   std::string text;  // its standard output, if it answered
 };
 
-// Starts `command`, whose first word is a path, hands it `input` on its standard input, and waits for its
-// answer for `limit` at most, or until it has said a mebibyte. Then the command is killed, with all that it
-// started in its process group. Its standard error is dropped. Blocks.
+// Starts `command`, whose first word is a path or the name of a program on PATH, hands it `input` on its
+// standard input, and waits for its answer for `limit` at most, or until it has said a mebibyte. Then the
+// command is killed, with all that it started in its process group. Its standard error is dropped. Blocks.
 CommandAnswer answer_of(const std::vector<std::string>& command, const std::string& input,
                         std::chrono::milliseconds limit);
 
-}  // namespace dtrun::agent
+}  // namespace dtrun
