@@ -59,15 +59,15 @@ void write(const From& from, To* to, const Convert& convert) {
     for (const auto& one : from) convert(one, to->Add());
 }
 
-// Calls `use` with the value, if it is one that is sent.
-template <typename Field, typename Use>
-void if_sent(const Field& field, const Use& use) {
+// Calls `use` with the value, if it is one that is sent, and the message.
+template <typename Field, typename Message, typename Use>
+void if_sent(const Field& field, Message* to, const Use& use) {
   if constexpr (kIsOptional<Field>) {
-    if (field) use(*field);
+    if (field) use(*field, to);
   } else if constexpr (kIsPlain<Field> || kIsList<Field>) {
-    use(field);
+    use(field, to);
   } else if (field != Field{}) {
-    use(field);
+    use(field, to);
   }
 }
 
@@ -91,14 +91,14 @@ void if_sent(const Field& field, const Use& use) {
     ::dtrun::wire::read(from.name(), &to.name, convert);                           \
   else if (from.has_##name())                                                      \
     ::dtrun::wire::read(from.name(), &to.name.emplace(), convert);
-#define DTRUN_WRITE_FIELD(name)                                                \
-  ::dtrun::wire::if_sent(from.name, [&](const auto& value) {                   \
-    if constexpr (requires { to->set_##name##_ms(value); })                    \
-      to->set_##name##_ms(value);                                              \
-    else if constexpr (::dtrun::wire::kIsPlain<std::decay_t<decltype(value)>>) \
-      to->set_##name(::dtrun::wire::plain<decltype(to->name())>(value));       \
-    else                                                                       \
-      ::dtrun::wire::write(value, to->mutable_##name(), convert);              \
+#define DTRUN_WRITE_FIELD(name)                                                    \
+  ::dtrun::wire::if_sent(from.name, to, [&](const auto& value, auto* message) {    \
+    if constexpr (requires { message->set_##name##_ms(value); })                   \
+      message->set_##name##_ms(value);                                             \
+    else if constexpr (::dtrun::wire::kIsPlain<std::decay_t<decltype(value)>>)     \
+      message->set_##name(::dtrun::wire::plain<decltype(message->name())>(value)); \
+    else                                                                           \
+      ::dtrun::wire::write(value, message->mutable_##name(), convert);             \
   });
 
 #define DTRUN_FIELDS(Struct, Message, ...)                                                          \
