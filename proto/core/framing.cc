@@ -9,9 +9,16 @@ void append_frame(std::string_view payload, std::string* out) {
 }
 
 void FrameReader::push(std::string_view bytes) {
-  if (!form_ && !bytes.empty())
-    form_ = takes_ == Takes::kLinesToo && bytes.front() == '{' ? Form::kLines : Form::kFrames;
   buffer_.append(bytes);
+  if (!form_) form_ = form_of_begin();
+}
+
+// A brace may also be the begin of a length. Any text's first four bytes are a length over kMaxFrame.
+std::optional<FrameReader::Form> FrameReader::form_of_begin() const {
+  if (buffer_.empty()) return std::nullopt;
+  if (takes_ == Takes::kFrames || buffer_.front() != '{') return Form::kFrames;
+  if (buffer_.size() < kLength) return std::nullopt;
+  return payload_size() <= kMaxFrame ? Form::kFrames : Form::kLines;
 }
 
 std::size_t FrameReader::payload_size() const {

@@ -1,6 +1,5 @@
 // Length-prefixed messages over a byte stream: a 4-byte little-endian length, then that many bytes. Where a
-// stream may also have lines, it has these if it begins with a brace: no first message of the protocols is so
-// long that its length would.
+// stream may also have lines, it has these if it begins with a brace and text, which is no frame's length.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +26,7 @@ class FrameReader {
 
   void push(std::string_view bytes);
 
-  // The form of the stream; nothing while it has no byte.
+  // The form of the stream; nothing while its first bytes leave it open.
   enum class Form { kFrames, kLines };
   std::optional<Form> form() const { return form_; }
 
@@ -44,6 +43,7 @@ class FrameReader {
   std::size_t pending() const { return buffer_.size() - consumed_; }
 
  private:
+  std::optional<Form> form_of_begin() const;
   std::size_t payload_size() const;  // REQUIRES: pending() >= kLength
   Result<std::optional<std::string>> next_line();
   std::string take(std::size_t before, std::size_t size, std::size_t after);

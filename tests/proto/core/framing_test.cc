@@ -132,6 +132,23 @@ TEST_CASE("a stream that begins with a brace has lines, where lines are allowed"
   CHECK(drain(&other) == kPayloads);
 }
 
+TEST_CASE("a first frame whose length begins as a line does is a frame, wherever the stream was cut") {
+  for (const std::size_t size : {0x7bu, 0x117bu, 0x227bu, 0x227bu + 0x220000u}) {
+    const std::vector<std::string> payloads{std::string(size, 'x'), "two"};
+    const std::string bytes = frames_of(payloads);
+    REQUIRE(bytes.front() == '{');
+    for (std::size_t cut = 0; cut <= 8; ++cut) {
+      FrameReader reader(FrameReader::Takes::kLinesToo);
+      reader.push(std::string_view(bytes).substr(0, cut));
+      CHECK(drain(&reader).empty());
+      CHECK(reader.form().has_value() == (cut >= 4));
+      reader.push(std::string_view(bytes).substr(cut));
+      CHECK(reader.form() == FrameReader::Form::kFrames);
+      CHECK(drain(&reader) == payloads);
+    }
+  }
+}
+
 TEST_CASE("a line has a limit, with an end and without one") {
   FrameReader endless(FrameReader::Takes::kLinesToo), ended(FrameReader::Takes::kLinesToo);
   endless.push("{" + std::string(kMaxFrame - 1, 'x'));
