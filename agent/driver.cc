@@ -206,24 +206,14 @@ void Driver::show_waiting() {
   const std::string text = shows_waiting() ? standing_notice(state_, millis_now()) : "";
   if (!text.empty() || waiting_shown_) console_.set_bar(text);
   waiting_shown_ = !text.empty();
-  if (waiting_timer_) loop_.cancel(*waiting_timer_);
-  waiting_timer_.reset();
-  if (!waiting_shown_) return;
-  waiting_timer_ = loop_.call_at(Loop::Clock::now() + 1s, [this] {
-    waiting_timer_.reset();
-    show_waiting();
-  });
+  if (!waiting_shown_) return waiting_timer_.cancel();
+  waiting_timer_.set(Loop::Clock::now() + 1s, [this] { show_waiting(); });
 }
 
 void Driver::arm_timer() {
-  if (timer_) loop_.cancel(*timer_);
-  timer_.reset();
   const std::optional<Millis> due = next_deadline(state_);
-  if (!due) return;
-  timer_ = loop_.call_at(time_point_of(*due), [this] {
-    timer_.reset();
-    events_.push_back(event::Tick{});
-  });
+  if (!due) return timer_.cancel();
+  timer_.set(time_point_of(*due), [this] { events_.push_back(event::Tick{}); });
 }
 
 void Driver::finish() {

@@ -112,8 +112,7 @@ class Driver {
   State state_;
   std::deque<Event> events_;
   WorkerRunner workers_;
-  std::optional<Loop::TimerId> timer_;
-  std::optional<Loop::TimerId> waiting_timer_;
+  Timer timer_{loop_}, waiting_timer_{loop_};
   bool waiting_shown_ = false;
   std::string failure_;  // the last reason told to people why the job failed, or cannot be run here
   std::optional<int> exit_code_;

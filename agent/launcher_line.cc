@@ -18,7 +18,6 @@ LauncherLine::LauncherLine(Loop& loop, int fd, Events events)
 
 LauncherLine::~LauncherLine() {
   if (fd_ >= 0) loop_.forget(fd_);
-  if (silence_) loop_.cancel(*silence_);
 }
 
 void LauncherLine::read_some() {
@@ -40,18 +39,13 @@ void LauncherLine::take(const launch::ToHost& message) {
 }
 
 void LauncherLine::await_word() {
-  if (silence_) loop_.cancel(*silence_);
-  silence_ = loop_.call_at(Loop::Clock::now() + kLauncherSilence, [this] {
-    silence_.reset();
-    lose();
-  });
+  silence_.set(Loop::Clock::now() + kLauncherSilence, [this] { lose(); });
 }
 
 // The descriptor stays open: it is not ours.
 void LauncherLine::lose() {
   loop_.forget(std::exchange(fd_, -1));
-  if (silence_) loop_.cancel(*silence_);
-  silence_.reset();
+  silence_.cancel();
   events_.told(SIGTERM);
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 
 #include "agent/system/loop.h"
@@ -35,7 +34,7 @@ class LauncherLine {
   int fd_;
   Events events_;
   MessageReader<launch::ToHost> messages_;
-  std::optional<Loop::TimerId> silence_;
+  Timer silence_{loop_};
 };
 
 }  // namespace dtrun::agent

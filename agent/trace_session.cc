@@ -93,22 +93,13 @@ v1::TracePart TraceSession::answer(const v1::TraceOrder& order, const std::vecto
     return std::ranges::none_of(workers, [&](WorkerProcess* one) { return one->pid() == known.first; });
   });
   part.set_answered_at(now());
-  order.end() ? end() : await_order();
+  order.end() ? end() : timer_.set(Loop::Clock::now() + kForgotten, [this] { end(); });
   return part;
-}
-
-void TraceSession::await_order() {
-  if (timer_) loop_.cancel(*timer_);
-  timer_ = loop_.call_at(Loop::Clock::now() + kForgotten, [this] {
-    timer_.reset();
-    end();
-  });
 }
 
 // Workers that read the word a moment ago may write once more, into pages that come back for it.
 void TraceSession::end() {
-  if (timer_) loop_.cancel(*timer_);
-  timer_.reset();
+  timer_.cancel();
   for (const auto& [pid, reader] : readers_) {
     if (reader.memory == nullptr) continue;
     reader.memory->traced.store(0, std::memory_order_relaxed);

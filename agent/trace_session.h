@@ -6,7 +6,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +20,7 @@ class TraceSession {
   // A trace whose orders stay away ends by itself after this time: whoever asked for it is gone.
   static constexpr std::chrono::seconds kForgotten{5};
 
-  explicit TraceSession(Loop& loop) : loop_(loop) {}
+  explicit TraceSession(Loop& loop) : timer_(loop) {}
   ~TraceSession() { end(); }
   TraceSession(const TraceSession&) = delete;
 
@@ -44,14 +43,12 @@ class TraceSession {
   bool begin(const std::string& trace);
   Reader& reader_of(const WorkerProcess& worker);
   WorkerTrace read(const WorkerProcess& worker, Reader& reader) const;
-  void await_order();
   void end();
 
-  Loop& loop_;
   std::string trace_;                // empty: none
   std::map<pid_t, Reader> readers_;  // of workers that live
   std::deque<WorkerTrace> kept_;     // of those that were parted with
-  std::optional<Loop::TimerId> timer_;
+  Timer timer_;
 };
 
 }  // namespace dtrun::agent

@@ -143,8 +143,7 @@ std::vector<WorkerReport> WorkerRunner::reports() {
 }
 
 void WorkerRunner::rest() {
-  if (heartbeat_timer_) agent_.loop.cancel(*heartbeat_timer_);
-  heartbeat_timer_.reset();
+  heartbeat_timer_.cancel();
   hang_guard_.rest();
   gpu_guard_.rest();
 }
@@ -183,7 +182,7 @@ void WorkerRunner::spawn(const std::vector<action::Spawn>& workers) {
   for (const action::Spawn& one : workers)
     start(one.serial, planner_.plan(agent_.console, assignment, one.serial, one.local_rank, one.rank));
   hang_guard_.watch();
-  if (trainer_ == nullptr && !heartbeat_timer_) look_at_heartbeat_files();
+  if (trainer_ == nullptr && !heartbeat_timer_.is_set()) look_at_heartbeat_files();
 }
 
 void WorkerRunner::start(int serial, WorkerPlan plan) {
@@ -326,8 +325,7 @@ void WorkerRunner::act(const action::KillHung&) { hang_guard_.kill_hung(); }
 void WorkerRunner::look_at_heartbeat_files() {
   for (WorkerProcess* worker : children_.workers())
     if (const auto progress = worker->look_at_heartbeat_file()) progressed(*worker, from_wire(*progress));
-  heartbeat_timer_ =
-      agent_.loop.call_at(Loop::Clock::now() + kHeartbeatFileLook, [this] { look_at_heartbeat_files(); });
+  heartbeat_timer_.set(Loop::Clock::now() + kHeartbeatFileLook, [this] { look_at_heartbeat_files(); });
 }
 
 // ---- they end

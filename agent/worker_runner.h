@@ -121,7 +121,7 @@ class WorkerRunner {
   bool killed_ = false;  // we sent SIGKILL to this generation's workers
   WorkerUsages usages_;
   OomWatch oom_ = OomWatch::of_this_process();
-  std::optional<Loop::TimerId> heartbeat_timer_;
+  Timer heartbeat_timer_{agent_.loop};
   std::optional<CountExchange> exchange_;  // the newest
   std::uint64_t next_request_ = 0;         // of all exchanges
   HangGuard hang_guard_;

@@ -16,10 +16,10 @@ constexpr auto kAgain = 20ms;       // until the next look at a GPU that is not 
 
 GpuGuard::GpuGuard(Loop& loop, std::vector<std::string> command, std::vector<std::string> environment,
                    const std::filesystem::path& kernel_log, std::function<void(pid_t)> started)
-    : loop_(loop),
-      watches_(!command.empty()),
+    : watches_(!command.empty()),
       observer_(loop, std::move(command), std::move(environment), std::move(started)),
-      xids_(watches_ ? kernel_log : std::filesystem::path()) {}
+      xids_(watches_ ? kernel_log : std::filesystem::path()),
+      timer_(loop) {}
 
 void GpuGuard::begin() {
   if (!watches_) return;
@@ -71,15 +71,11 @@ void GpuGuard::looked(const std::optional<GpuReading>& reading) {
   }
   if (start_ == nullptr) return;
   looking_ = true;
-  timer_ = loop_.call_at(Loop::Clock::now() + kAgain, [this] {
-    timer_.reset();
-    look();
-  });
+  timer_.set(Loop::Clock::now() + kAgain, [this] { look(); });
 }
 
 void GpuGuard::rest() {
-  if (timer_) loop_.cancel(*timer_);
-  timer_.reset();
+  timer_.cancel();
   start_ = nullptr;
   observer_.stop();
 }

@@ -50,7 +50,6 @@ class GpuGuard {
   void look();
   void looked(const std::optional<GpuReading>& reading);
 
-  Loop& loop_;
   const bool watches_;
   GpuObserver observer_;
   XidLog xids_;
@@ -59,7 +58,7 @@ class GpuGuard {
   GpuRelease release_;
   std::function<void(const std::string&)> start_;
   bool looking_ = false;
-  std::optional<Loop::TimerId> timer_;
+  Timer timer_;
 };
 
 }  // namespace dtrun::agent

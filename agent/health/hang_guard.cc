@@ -55,8 +55,7 @@ void HangGuard::watch() {
 }
 
 void HangGuard::rest() {
-  if (timer_) loop_.cancel(*timer_);
-  timer_.reset();
+  timer_.cancel();
   ++asked_;
   detector_.reset();
   quiet_.clear();
@@ -69,10 +68,7 @@ void HangGuard::rest() {
 
 void HangGuard::schedule() {
   const auto when = Loop::Clock::now() + std::chrono::milliseconds(detector_->interval());
-  timer_ = loop_.call_at(when, [this] {
-    timer_.reset();
-    check();
-  });
+  timer_.set(when, [this] { check(); });
 }
 
 void HangGuard::check() {
@@ -199,8 +195,7 @@ void HangGuard::act_on(const std::vector<HungWorker>& hung) {
 
 void HangGuard::look(Millis limit) {
   if (inspection_ || !found_.empty()) return;
-  if (timer_) loop_.cancel(*timer_);
-  timer_.reset();
+  timer_.cancel();
   begin_look(std::chrono::milliseconds(limit));
 }
 

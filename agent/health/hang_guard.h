@@ -85,7 +85,7 @@ class HangGuard {
   const std::vector<std::string> environment_;
   const View view_;
   std::optional<HangDetector> detector_;  // of the generation under watch
-  std::optional<Loop::TimerId> timer_;
+  Timer timer_{loop_};
   int asked_ = 0;  // other nodes, so often: an answer to an earlier question is dropped
   std::unique_ptr<Inspection> inspection_;
   std::map<int, rendezvous::Quiet> quiet_;

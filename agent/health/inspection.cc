@@ -144,14 +144,10 @@ Inspection::Inspection(Loop& loop, const std::vector<InspectedWorker>& workers,
       gdb_(tools == Tools::kAll ? in_path("gdb", environment_) : "") {
   for (const InspectedWorker& worker : workers) first_inspection(worker);
   plan_tasks();
-  timer_ = loop_.call_at(begin_, [this] {
-    timer_.reset();
-    go_on();
-  });
+  timer_.set(begin_, [this] { go_on(); });
 }
 
 Inspection::~Inspection() {
-  if (timer_) loop_.cancel(*timer_);
   for (Running& running : running_) stop(running);
 }
 
@@ -215,12 +211,8 @@ void Inspection::go_on() {
     run(task);
   }
   if (tasks_.empty() && running_.empty() && now >= begin_ + kWatch) return finish();
-  if (timer_) loop_.cancel(*timer_);
   const auto next = tasks_.empty() && running_.empty() ? std::min(begin_ + kWatch, deadline_) : deadline_;
-  timer_ = loop_.call_at(next, [this] {
-    timer_.reset();
-    go_on();
-  });
+  timer_.set(next, [this] { go_on(); });
 }
 
 void Inspection::run(const Task& task) {
@@ -280,8 +272,7 @@ void Inspection::take_frames(const Running& running) {
 }
 
 void Inspection::finish() {
-  if (timer_) loop_.cancel(*timer_);
-  timer_.reset();
+  timer_.cancel();
   tasks_.clear();
   for (Running& running : running_) {
     append(running.task.seen->worker.file, "\n(took too long)\n");

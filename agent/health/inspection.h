@@ -90,7 +90,7 @@ class Inspection {
   std::list<Seen> seen_;
   std::deque<Task> tasks_;
   std::list<Running> running_;
-  std::optional<Loop::TimerId> timer_;
+  Timer timer_{loop_};
   bool refused_ = false;  // a tool was not permitted to look
 };
 

@@ -20,25 +20,13 @@ constexpr auto kMoment = 500ms;
 
 LeftBehind::LeftBehind(Loop& loop, std::string tag, pid_t worker, std::string name,
                        Loop::Clock::time_point deadline, Events events)
-    : loop_(loop),
-      tag_(std::move(tag)),
+    : tag_(std::move(tag)),
       name_(std::move(name)),
       deadline_(deadline),
       events_(std::move(events)),
-      found_(find_by_tag(tag_, worker)) {
-  set_timer(std::min(begin_ + kMoment, deadline_), &LeftBehind::end_them);
-}
-
-LeftBehind::~LeftBehind() {
-  if (timer_) loop_.cancel(*timer_);
-}
-
-void LeftBehind::set_timer(Loop::Clock::time_point when, void (LeftBehind::*then)()) {
-  if (timer_) loop_.cancel(*timer_);
-  timer_ = loop_.call_at(when, [this, then] {
-    timer_.reset();
-    (this->*then)();
-  });
+      found_(find_by_tag(tag_, worker)),
+      timer_(loop) {
+  timer_.set(std::min(begin_ + kMoment, deadline_), [this] { end_them(); });
 }
 
 std::string LeftBehind::text() const { return left_behind_text(commands_of(found_), name_); }
@@ -76,7 +64,7 @@ void LeftBehind::end_them() {
     signal_found(one, SIGTERM);
     signal_found(one, SIGCONT);  // a stopped one must be continued to hear it
   }
-  set_timer(deadline_, &LeftBehind::too_late);
+  timer_.set(deadline_, [this] { too_late(); });
 }
 
 void LeftBehind::too_late() { kill("not ended after " + patience()); }

@@ -6,7 +6,6 @@
 #include <sys/types.h>
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +26,6 @@ class LeftBehind {
   // reported and gets no signal.
   LeftBehind(Loop& loop, std::string tag, pid_t worker, std::string name, Loop::Clock::time_point deadline,
              Events events);
-  ~LeftBehind();
   LeftBehind(const LeftBehind&) = delete;
 
   // To be called when an orphan was reaped: one of them may have ended, and left others.
@@ -42,16 +40,14 @@ class LeftBehind {
   std::string text() const;
   std::string patience() const;
   void find();
-  void set_timer(Loop::Clock::time_point when, void (LeftBehind::*then)());
   void too_late();
 
-  Loop& loop_;
   const std::string tag_;
   const std::string name_;  // the worker's, for people
   const Loop::Clock::time_point begin_ = Loop::Clock::now(), deadline_;
   const Events events_;
   std::vector<FoundProcess> found_;
-  std::optional<Loop::TimerId> timer_;
+  Timer timer_;
 };
 
 }  // namespace dtrun::agent

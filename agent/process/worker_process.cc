@@ -50,7 +50,6 @@ WorkerProcess::WorkerProcess(Loop& loop, Console& console, WorkerPlan plan, Call
       signs_(plan_.program) {}
 
 WorkerProcess::~WorkerProcess() {
-  if (late_timer_) loop_.cancel(*late_timer_);
   if (handle_.open()) loop_.forget(handle_.get());
   if (pid_ > 0) {
     kill(-pid_, SIGKILL);
@@ -178,16 +177,13 @@ void WorkerProcess::reap() {
   handle_.reset();
   if (control_) control_->drain_and_close();
   const auto patience = spares_group_ ? std::chrono::milliseconds(kOwnOutput) : kOutputAfterEnd;
-  late_timer_ = loop_.call_at(exited_at_ + patience, [this] { output_late(); });
+  late_timer_.set(exited_at_ + patience, [this] { output_late(); });
   check_ended();
 }
 
 void WorkerProcess::output_late() {
-  if (output_.paused()) {
-    late_timer_ = loop_.call_at(Loop::Clock::now() + kOutputAfterEnd, [this] { output_late(); });
-    return;
-  }
-  late_timer_.reset();
+  if (output_.paused())
+    return late_timer_.set(Loop::Clock::now() + kOutputAfterEnd, [this] { output_late(); });
   if (spares_group_) return count_as_ended();
   output_.close();
   check_ended();
@@ -200,8 +196,7 @@ void WorkerProcess::check_ended() {
 
 void WorkerProcess::count_as_ended() {
   ended_ = true;
-  if (late_timer_) loop_.cancel(*late_timer_);
-  late_timer_.reset();
+  late_timer_.cancel();
   callbacks_.ended(outcome(), false);
 }
 

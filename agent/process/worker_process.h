@@ -152,7 +152,7 @@ class WorkerProcess {
   int exit_code_ = 0, signal_ = 0;
   Loop::Clock::time_point started_at_, exited_at_;
   double ended_at_ = 0;  // seconds since 1970
-  std::optional<Loop::TimerId> late_timer_;
+  Timer late_timer_{loop_};
 };
 
 }  // namespace dtrun::agent

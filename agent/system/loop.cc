@@ -39,6 +39,19 @@ Loop::TimerId Loop::call_at(Clock::time_point when, std::function<void()> callba
   return id;
 }
 
+void Timer::set(Loop::Clock::time_point when, std::function<void()> callback) {
+  cancel();
+  id_ = loop_.call_at(when, [this, call = std::move(callback)] {
+    id_.reset();
+    call();
+  });
+}
+
+void Timer::cancel() {
+  if (id_) loop_.cancel(*id_);
+  id_.reset();
+}
+
 int Loop::wait_ms() const {
   if (timers_.empty()) return -1;
   const auto left = timers_.begin()->first.first - Clock::now();

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -54,6 +55,22 @@ class Loop {
   std::unordered_map<int, std::uint64_t> serials_;                     // by descriptor
   std::unordered_map<std::uint64_t, std::shared_ptr<Watch>> watches_;  // by serial: never reused, unlike fds
   std::map<TimerId, std::function<void()>> timers_;
+};
+
+// One thing to happen later, which a new set() replaces; not once this object is gone.
+class Timer {
+ public:
+  explicit Timer(Loop& loop) : loop_(loop) {}
+  ~Timer() { cancel(); }
+  Timer(const Timer&) = delete;
+
+  void set(Loop::Clock::time_point when, std::function<void()> callback);
+  void cancel();
+  bool is_set() const { return id_.has_value(); }  // not while it calls back
+
+ private:
+  Loop& loop_;
+  std::optional<Loop::TimerId> id_;
 };
 
 // The loop's clock as the pure cores count it, and back.

@@ -129,7 +129,7 @@ class Launcher {
   TimeOrder<std::function<void()>> order_;  // messages of a detached job
   bool congested_ = false;
   std::optional<InputFeed> input_;
-  std::optional<Loop::TimerId> timer_, life_timer_;
+  agent::Timer timer_{loop_}, life_timer_{loop_};
   RepeatedWords said_;
   std::optional<agent::JobEntry> entry_;  // so that `dtrun status` finds the job from here
   std::optional<int> exit_code_;
@@ -166,14 +166,9 @@ void Launcher::drain() {
 }
 
 void Launcher::arm_timer() {
-  if (timer_) loop_.cancel(*timer_);
-  timer_.reset();
   const std::optional<Millis> due = next_deadline(state_);
-  if (!due) return;
-  timer_ = loop_.call_at(agent::time_point_of(*due), [this] {
-    timer_.reset();
-    events_.push_back(launch_event::Tick{});
-  });
+  if (!due) return timer_.cancel();
+  timer_.set(agent::time_point_of(*due), [this] { events_.push_back(launch_event::Tick{}); });
 }
 
 // Sends every agent a sign of life, and checks for agents that have been silent.
@@ -193,8 +188,7 @@ void Launcher::tend() {
          {.what = "silent for " + std::to_string(kLauncherSilence.count()) + " s", .remedy = ""});
   }
   if (!quiet.hosts.empty()) events_.push_back(std::move(quiet));
-  life_timer_ =
-      loop_.call_at(Loop::Clock::now() + (state_.begun ? kSignOfLife : kFirstSigns), [this] { tend(); });
+  life_timer_.set(Loop::Clock::now() + (state_.begun ? kSignOfLife : kFirstSigns), [this] { tend(); });
 }
 
 void Launcher::from_signal(int number) {
