@@ -12,15 +12,18 @@
 #include <functional>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <tuple>
 #include <utility>
 
+#include "agent/report_file.h"
 #include "proto/base/ids.h"
-#include "proto/json/json.h"
-#include "rendezvous/text/goodput_json.h"
+#include "proto/base/text_in.h"
+#include "proto/json/fields.h"
 
 namespace dtrun::agent {
+
+DTRUN_JSON(RegisteredJob, run_id, host, port, pid, has_key, key, is_ready)
+
 namespace {
 
 // A record lock belongs to the process: neither workers nor the watchdog inherit it.
@@ -44,63 +47,17 @@ bool is_held(const std::filesystem::path& file) {
   return fd.open() && fcntl(fd.get(), F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-// The result of `read` on the file; nothing if the file is not in an agent's form.
-template <typename T>
-std::optional<T> read_file(const std::filesystem::path& file, T (*read)(const Json&)) {
-  std::ifstream stream(file);
-  try {
-    return read(parse_json(stream));
-  } catch (const Json::exception&) {
-    return std::nullopt;
-  }
-}
+std::string line_of(const RegisteredJob& job) { return json_text(job) + "\n"; }
 
-std::string text_of(const Json& json) { return json_text(json) + "\n"; }
-
-Json json_of(const RegisteredJob& job) {
-  return {{"run_id", job.run_id},   {"host", job.host}, {"port", job.port},        {"pid", job.pid},
-          {"has_key", job.has_key}, {"key", job.key},   {"is_ready", job.is_ready}};
-}
-
-Json json_of(const EndedJob& ended) {
-  Json json = json_of(ended.job);
-  json.update({{"ended_at", ended.ended_at},
-               {"exit_code", ended.end.exit_code},
-               {"reason", ended.end.reason},
-               {"generation", ended.generation},
-               {"world_size", ended.world_size},
-               {"min_nodes", ended.min_nodes},
-               {"max_nodes", ended.max_nodes},
-               {"restarts", ended.end.restart_count},
-               {"max_restarts", ended.max_restarts},
-               {"membership_changes", ended.end.membership_changes},
-               {"goodput", rendezvous::goodput_json(ended.end.goodput)}});
-  return json;
-}
-
-RegisteredJob job_of(const Json& json) {
-  return {.run_id = json.at("run_id"),
-          .host = json.at("host"),
-          .port = json.at("port"),
-          .pid = json.at("pid"),
-          .has_key = json.value("has_key", false),
-          .key = json.value("key", ""),
-          .is_ready = json.value("is_ready", false)};
-}
-
-EndedJob ended_of(const Json& json) {
-  return {.job = job_of(json),
-          .ended_at = json.at("ended_at"),
-          .end = {.exit_code = json.at("exit_code"),
-                  .reason = json.at("reason"),
-                  .restart_count = json.at("restarts"),
-                  .membership_changes = json.at("membership_changes"),
-                  .goodput = rendezvous::goodput_of(json.value("goodput", Json::object()))},
-          .generation = json.at("generation"),
-          .world_size = json.at("world_size"),
-          .min_nodes = json.at("min_nodes"),
-          .max_nodes = json.at("max_nodes"),
-          .max_restarts = json.at("max_restarts")};
+// The job's line, then the run's report.
+std::optional<EndedJob> end_in(const std::filesystem::path& file) {
+  const std::string text = text_in(file);
+  const std::size_t line = std::min(text.find('\n'), text.size());
+  auto job = parsed<RegisteredJob>(text.substr(0, line));
+  auto end = ended_job_of(text.substr(line));
+  if (!job || !end) return std::nullopt;
+  end->job = *std::move(job);
+  return end;
 }
 
 // An agent that was killed while it made a file leaves it under this name.
@@ -164,7 +121,7 @@ void JobEntry::write() {
   if (!fd.open()) return;
   struct flock lock = whole_file(F_WRLCK);
   fcntl(fd.get(), F_SETLK, &lock);
-  const std::string text = text_of(json_of(job_));
+  const std::string text = line_of(job_);
   [[maybe_unused]] const ssize_t written = ::write(fd.get(), text.data(), text.size());
   rename(unlocked.c_str(), file_.c_str());
   lock_ = std::move(fd);
@@ -186,10 +143,14 @@ void JobEntry::finish(EndedJob ended) {
   if (!lock_.open()) return;
   ended.job = job_;
   ended.job.key.clear();
+  ended.end.verdict.reset();
+  ended.end.first_failure.reset();
+  ended.end.hang.reset();
+  ended.end.followers.clear();
   const std::filesystem::path folder = file_.parent_path();
   std::filesystem::path unfinished = file_;
   unfinished.replace_extension(kUnfinished);
-  std::ofstream(unfinished) << text_of(json_of(ended));
+  std::ofstream(unfinished) << line_of(ended.job) << report_json(ended, ended.job.host);
   rename(unfinished.c_str(), (folder / name_of_end(ended.ended_at, file_.stem())).c_str());
   keep_recent_ends(folder, ended.ended_at);
 }
@@ -202,7 +163,7 @@ std::vector<RegisteredJob> registered_jobs(const std::filesystem::path& folder) 
     if (entry.path().extension() != kLiving) continue;
     if (!is_held(entry.path()))
       unlink(entry.path().c_str());
-    else if (auto job = read_file(entry.path(), job_of))
+    else if (auto job = parsed<RegisteredJob>(text_in(entry.path())))
       jobs.push_back(*std::move(job));
   }
   const auto key = [](const RegisteredJob& job) { return std::tie(job.run_id, job.host, job.port, job.pid); };
@@ -214,7 +175,7 @@ std::vector<EndedJob> ended_jobs(const std::filesystem::path& folder, double now
   if (!is_private(folder)) return {};
   std::vector<EndedJob> ends;
   for (const std::filesystem::path& file : keep_recent_ends(folder, now))
-    if (auto end = read_file(file, ended_of)) ends.push_back(*std::move(end));
+    if (auto end = end_in(file)) ends.push_back(*std::move(end));
   std::stable_sort(ends.begin(), ends.end(),
                    [](const auto& a, const auto& b) { return a.ended_at > b.ended_at; });
   std::set<std::string> seen;

@@ -1,16 +1,12 @@
 #include "agent/report_file.h"
 
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <fstream>
 
 #include "agent/text/line_prefix.h"
 #include "agent/text/report.h"
-#include "proto/base/ids.h"
-#include "proto/core/exit_codes.h"
 #include "proto/json/json.h"
 #include "rendezvous/text/goodput_json.h"
 #include "rendezvous/text/verdict_json.h"
@@ -140,19 +136,6 @@ std::optional<EndedJob> ended_job_of(const std::string& text) {
   } catch (const Json::exception&) {
     return std::nullopt;
   }
-}
-
-Status write_report(const std::filesystem::path& file, const std::string& text) {
-  const std::filesystem::path fresh = file.string() + "." + random_id();
-  std::ofstream out(fresh, std::ios::binary);
-  out << text;
-  out.close();
-  std::error_code error;
-  if (out) std::filesystem::rename(fresh, file, error);
-  if (out && !error) return {};
-  const int number = error ? error.value() : errno;
-  std::filesystem::remove(fresh, error);
-  return errno_status(kExitCannotCreate, "cannot write " + file.string(), number);
 }
 
 }  // namespace dtrun::agent

@@ -1,12 +1,10 @@
 // report.json in the folders of a job: how it ended, for programs (docs/report.md describes the fields).
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <string>
 
 #include "agent/job_registry.h"
-#include "proto/core/status.h"
 
 namespace dtrun::agent {
 
@@ -15,8 +13,5 @@ std::string report_json(const EndedJob& ended, const std::string& host);
 
 // The run of such a report, without its workers and its hang. Nothing if `text` is none.
 std::optional<EndedJob> ended_job_of(const std::string& text);
-
-// Replaces `file` in one step: agents that share the directory all write the same report.
-Status write_report(const std::filesystem::path& file, const std::string& text);
 
 }  // namespace dtrun::agent

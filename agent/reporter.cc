@@ -5,6 +5,7 @@
 #include "agent/output/output_plan.h"
 #include "agent/report_file.h"
 #include "agent/text/report.h"
+#include "proto/base/text_in.h"
 
 namespace dtrun::agent {
 void Reporter::remove_earlier() {
@@ -30,7 +31,7 @@ std::string Reporter::tell_programs(const EndedJob& ended) {
     const std::filesystem::path folder = file.parent_path();
     const bool is_others = folder == folder_in_use(spec_) && !log_.begun();
     if (is_others || !std::filesystem::exists(folder, ignored)) continue;  // the job did not begin here
-    const Status status = write_report(file, report_json(ended, host_));
+    const Status status = replace_text(file, report_json(ended, host_));
     if (!status.ok()) console_.error(status.message());
     if (status.ok() && first.empty()) first = file.string();
   }

@@ -17,13 +17,7 @@ namespace agent {
 
 std::string to_json(const GpuReading& reading) { return json_text(Json(reading)); }
 
-std::optional<GpuReading> reading_of(std::string_view text) {
-  try {
-    return parse_json(text).get<GpuReading>();
-  } catch (const Json::exception&) {
-    return std::nullopt;
-  }
-}
+std::optional<GpuReading> reading_of(std::string_view text) { return parsed<GpuReading>(text); }
 
 }  // namespace agent
 }  // namespace dtrun

@@ -1,23 +1,22 @@
 #include "cmd/launch/detached_runs.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <system_error>
 
 #include "cmd/launch/spool.h"
-#include "proto/base/descriptor.h"
-#include "proto/base/ids.h"
-#include "proto/json/json.h"
+#include "proto/base/text_in.h"
+#include "proto/json/fields.h"
 
 namespace dtrun::cmd {
+
+DTRUN_JSON(DetachedHost, host, node)
+DTRUN_JSON(DetachedRun, run_id, ssh, accept_new_host_keys, directory, hosts, ended)
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -25,35 +24,11 @@ constexpr auto kKeepEndedRun = std::chrono::hours(30 * 24);
 
 fs::path folder() { return state_folder() / "launches"; }
 
-Json json_of(const DetachedRun& run) {
-  Json hosts = Json::array();
-  for (const DetachedHost& host : run.hosts)
-    hosts.push_back({{"host", host.destination}, {"node", host.node}});
-  return {{"run_id", run.run_id},
-          {"ssh", run.ssh},
-          {"accept_new_host_keys", run.accept_new_host_keys},
-          {"directory", run.directory},
-          {"hosts", std::move(hosts)},
-          {"ended", run.ended}};
-}
-
 // Nothing if the file is not in the form of remember_run().
 std::optional<DetachedRun> read_run(const fs::path& file) {
-  std::ifstream stream(file);
-  try {
-    const Json json = parse_json(stream);
-    DetachedRun run{.run_id = json.at("run_id"),
-                    .ssh = json.at("ssh"),
-                    .accept_new_host_keys = json.at("accept_new_host_keys"),
-                    .directory = json.at("directory"),
-                    .ended = json.at("ended")};
-    for (const Json& host : json.at("hosts"))
-      run.hosts.push_back({.destination = host.at("host"), .node = host.at("node")});
-    const bool whole = !run.ssh.empty() && !run.hosts.empty();
-    return whole ? std::optional(run) : std::nullopt;
-  } catch (const Json::exception&) {
-    return std::nullopt;
-  }
+  std::optional<DetachedRun> run = parsed<DetachedRun>(text_in(file));
+  if (run && (run->ssh.empty() || run->hosts.empty())) run.reset();
+  return run;
 }
 
 bool is_old(const fs::path& file) {
@@ -78,16 +53,7 @@ Status check_can_remember() {
 
 Status remember_run(const DetachedRun& run) {
   if (Status status = check_can_remember(); !status.ok()) return status;
-  const fs::path file = folder() / (run.run_id + ".json");
-  const fs::path unfinished = file.string() + "." + random_id(4);
-  const std::string text = json_text(json_of(run), 2) + "\n";
-  const Descriptor fd(open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!fd.open()) return errno_status(kExitCannotCreate, unfinished.string(), errno);
-  const bool written = write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  if (written && rename(unfinished.c_str(), file.c_str()) == 0) return {};
-  Status failure = errno_status(kExitCannotCreate, file.string(), errno);
-  unlink(unfinished.c_str());
-  return failure;
+  return replace_text(folder() / (run.run_id + ".json"), json_text(run, 2) + "\n");
 }
 
 std::vector<DetachedRun> detached_runs() {
@@ -128,7 +94,7 @@ LaunchPlan plan_to_come_back(const DetachedRun& run, Purpose purpose) {
   plan.settings.purpose = purpose;
   plan.settings.run_id = run.run_id;
   for (const DetachedHost& host : run.hosts) {
-    plan.hosts.push_back({.destination = host.destination, .slots = 0});
+    plan.hosts.push_back({.destination = host.host, .slots = 0});
     plan.settings.hosts.push_back(plan.hosts.back().name());
     plan.nodes.push_back(host.node);
   }

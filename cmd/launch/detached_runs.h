@@ -11,7 +11,7 @@
 namespace dtrun::cmd {
 
 struct DetachedHost {
-  std::string destination;
+  std::string host;  // its destination
   int node = 0;  // its number in the run
 };
 

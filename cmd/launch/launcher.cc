@@ -529,7 +529,7 @@ void Launcher::act(const launch_action::Remember&) {
                   .directory = std::filesystem::current_path(error)};
   for (std::size_t i = 0; i < lines_.size(); ++i)
     if (state_.hosts[i].phase != HostPhase::kFailed)
-      run.hosts.push_back({.destination = plan_.hosts[i].destination, .node = static_cast<int>(i)});
+      run.hosts.push_back({.host = plan_.hosts[i].destination, .node = static_cast<int>(i)});
   if (Status status = remember_run(run); !status.ok())
     console_.error(status.within("dtrun attach and dtrun stop will not find this run").message());
 }

@@ -4,7 +4,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
+#include <system_error>
 
+#include "proto/base/ids.h"
 #include "proto/core/exit_codes.h"
 
 namespace dtrun {
@@ -36,6 +39,19 @@ std::string text_in(const std::filesystem::path& path) {
   std::string text;
   append_file(path, &text);
   return text;
+}
+
+Status replace_text(const std::filesystem::path& path, const std::string& text) {
+  const std::filesystem::path fresh = path.string() + "." + random_id();
+  std::ofstream out(fresh, std::ios::binary);
+  out << text;
+  out.close();
+  std::error_code error;
+  if (out) std::filesystem::rename(fresh, path, error);
+  if (out && !error) return {};
+  const int number = error ? error.value() : errno;
+  std::filesystem::remove(fresh, error);
+  return errno_status(kExitCannotCreate, "cannot write " + path.string(), number);
 }
 
 }  // namespace dtrun

@@ -16,4 +16,7 @@ Result<std::string> read_text(const std::filesystem::path& path);
 // nothing.
 std::string text_in(const std::filesystem::path& path);
 
+// Writes the file anew in one step: whoever reads it, or writes it too, finds a whole one. EX_CANTCREAT.
+Status replace_text(const std::filesystem::path& path, const std::string& text);
+
 }  // namespace dtrun

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include "proto/json/json.h"
 
@@ -17,6 +18,20 @@ struct nlohmann::adl_serializer<std::optional<T>> {
     value = json.is_null() ? std::nullopt : std::optional(json.get<T>());
   }
 };
+
+namespace dtrun {
+
+// Nothing if the text is not the JSON of a T.
+template <typename T>
+std::optional<T> parsed(std::string_view text) {
+  try {
+    return parse_json(text).get<T>();
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace dtrun
 
 // The library's own macro, which is for JSON that sorts its keys.
 #define DTRUN_JSON(Struct, ...)                                                          \

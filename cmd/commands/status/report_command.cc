@@ -1,13 +1,12 @@
 #include <filesystem>
 #include <string>
 
-#include "agent/report_file.h"
 #include "cmd/commands/answer.h"
 #include "cmd/commands/commands.h"
 #include "cmd/commands/status/run_folder.h"
 #include "cmd/history/page.h"
 #include "cmd/options/values.h"
-#include "proto/core/exit_codes.h"
+#include "proto/base/text_in.h"
 #include "rendezvous/text/status_text.h"
 
 namespace dtrun::cmd {
@@ -40,7 +39,7 @@ Result<ReportedRun> read(const std::string& given) {
 
 int write(const std::string& page, const std::filesystem::path& file) {
   if (file == "-") return answer(page);
-  const Status status = agent::write_report(file, page);
+  const Status status = replace_text(file, page);
   if (!status.ok()) return fail(Status(status.exit_code(), status.message() + "; -o FILE writes elsewhere"));
   return answer("wrote " + file.string() + "\n");
 }

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "agent/job_registry.h"
-#include "agent/report_file.h"
 #include "agent/system/wall_clock.h"
 #include "cmd/commands/answer.h"
 #include "cmd/commands/commands.h"
@@ -21,6 +20,7 @@
 #include "cmd/plan/key_options.h"
 #include "cmd/trace/chrome.h"
 #include "proto/base/ids.h"
+#include "proto/base/text_in.h"
 #include "proto/core/exit_codes.h"
 #include "proto/core/text.h"
 #include "rendezvous/client/status_client.h"
@@ -151,7 +151,7 @@ Status check_place(const std::string& file) {
 
 int write(const std::string& text, const std::string& file, const std::string& sentence) {
   if (file == "-") return answer(text);
-  const Status status = agent::write_report(file, text);
+  const Status status = replace_text(file, text);
   if (!status.ok()) return fail(not_written(status));
   return answer("wrote " + file + sentence + "; open it with https://ui.perfetto.dev or chrome://tracing\n");
 }
