@@ -9,6 +9,7 @@
 #include <system_error>
 #include <vector>
 
+#include "proto/base/text_in.h"
 #include "proto/core/text.h"
 
 namespace dtrun::agent {
@@ -30,10 +31,7 @@ std::map<std::string, std::string> facts_in(const fs::path& file) {
 
 // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul …": the first word that is a version.
 std::string driver_version(const fs::path& root) {
-  std::ifstream in(root / "proc/driver/nvidia/version");
-  std::string line;
-  std::getline(in, line);
-  std::istringstream words(line);
+  std::istringstream words(line_in(root / "proc/driver/nvidia/version"));
   for (std::string word; words >> word;) {
     const bool digits = std::isdigit(static_cast<unsigned char>(word[0])) != 0;
     if (digits && word.find('.') != std::string::npos) return word;
@@ -44,9 +42,7 @@ std::string driver_version(const fs::path& root) {
 }  // namespace
 
 int numa_node_of(const fs::path& root, const std::string& pci) {
-  std::ifstream file(root / "sys/bus/pci/devices" / pci / "numa_node");
-  int node = -1;
-  return file >> node ? node : -1;
+  return static_cast<int>(number_in(root / "sys/bus/pci/devices" / pci / "numa_node").value_or(-1));
 }
 
 GpuReading gpus_in_proc(const fs::path& root) {

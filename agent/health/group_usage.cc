@@ -4,19 +4,13 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <utility>
 
+#include "proto/base/text_in.h"
+
 namespace dtrun::agent {
 namespace {
-
-std::string first_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line, '\0');
-  return line;
-}
 
 // The one of `leaders` that `process` belongs to, by its group or by its ancestors'; 0 if none.
 pid_t leader_of(const ProcessStat& process, const ProcessTable& table,
@@ -39,7 +33,7 @@ ProcessTable all_processes() {
   if (proc == nullptr) return table;
   while (const dirent* entry = readdir(proc)) {
     if (std::atoi(entry->d_name) <= 0) continue;
-    if (auto stat = parse_stat(first_line("/proc/" + std::string(entry->d_name) + "/stat"))) {
+    if (auto stat = parse_stat(text_in("/proc/" + std::string(entry->d_name) + "/stat"))) {
       table[stat->pid] = std::move(*stat);
     }
   }

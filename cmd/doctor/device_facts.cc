@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 
 #include "agent/core/gpu_trouble.h"
@@ -12,19 +11,13 @@
 #include "agent/health/xid_log.h"
 #include "cmd/doctor/node_facts.h"
 #include "proto/base/answer.h"
+#include "proto/base/text_in.h"
 
 namespace dtrun::doctor {
 namespace {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
-
-std::string line_of(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
 
 GpuFacts facts_of(const PhysicalGpu& gpu) {
   GpuFacts facts{.name = gpu.name, .lost = gpu.lost};
@@ -84,7 +77,7 @@ std::vector<std::string> rdma_down() {
   std::error_code error;
   for (const auto& card : fs::directory_iterator("/sys/class/infiniband", error)) {
     for (const auto& port : fs::directory_iterator(card.path() / "ports", error)) {
-      const std::string state = line_of(port.path() / "state");
+      const std::string state = line_in(port.path() / "state");
       if (!state.empty() && state.find("ACTIVE") == std::string::npos)
         down.push_back(card.path().filename().string() + " port " + port.path().filename().string() + " is " +
                        state);
@@ -98,9 +91,9 @@ std::vector<std::string> failing_disks() {
   std::error_code error;
   for (const auto& disk : fs::directory_iterator("/sys/block", error)) {
     const std::string name = disk.path().filename();
-    const std::string missing = line_of(disk.path() / "md/degraded");
+    const std::string missing = line_in(disk.path() / "md/degraded");
     if (std::atoi(missing.c_str()) > 0) failing.push_back(name + ": " + missing + " of its disks missing");
-    const std::string state = line_of(disk.path() / "device/state");
+    const std::string state = line_in(disk.path() / "device/state");
     if (state == "offline" || state == "dead") failing.push_back(name + " is " + state);
     if (geteuid() != 0 || !fs::exists(disk.path() / "device", error)) continue;
     for (const char* smartctl : {"/usr/sbin/smartctl", "/sbin/smartctl"}) {

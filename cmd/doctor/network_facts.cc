@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <future>
 #include <memory>
 #include <optional>
@@ -19,6 +18,7 @@
 #include "cmd/options/values.h"
 #include "proto/base/descriptor.h"
 #include "proto/base/ids.h"
+#include "proto/base/text_in.h"
 #include "rendezvous/client/endpoint.h"
 #include "rendezvous/client/status_client.h"
 
@@ -79,12 +79,6 @@ std::string name_of(const std::string& address) {
 
 std::string first_label(const std::string& name) { return name.substr(0, name.find('.')); }
 
-std::int64_t counter_in(const std::string& path) {
-  std::ifstream file(path);
-  std::int64_t value = -1;
-  return file >> value ? value : -1;
-}
-
 // The interface that has this address.
 std::string interface_of(const std::string& address) {
   for (const auto& [name, own] : agent::own_interfaces())
@@ -98,13 +92,13 @@ void read_interface(RouteFacts* route) {
   ifreq request{};
   route->interface.copy(request.ifr_name, sizeof request.ifr_name - 1);
   if (ioctl(socket_.get(), SIOCGIFMTU, &request) == 0) route->mtu = request.ifr_mtu;
-  route->speed = static_cast<int>(counter_in(folder + "speed"));
+  route->speed = static_cast<int>(number_in(folder + "speed").value_or(-1));
   const auto counter = [&](const char* name) {
-    return std::max<std::int64_t>(0, counter_in(folder + "statistics/" + name));
+    return std::max<std::int64_t>(0, number_in(folder + "statistics/" + name).value_or(0));
   };
   route->errors = counter("rx_errors") + counter("tx_errors");
   route->packets = counter("rx_packets") + counter("tx_packets");
-  route->carrier_losses = counter_in(folder + "carrier_down_count");
+  route->carrier_losses = number_in(folder + "carrier_down_count").value_or(-1);
 }
 
 }  // namespace

@@ -26,18 +26,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string value_in(const fs::path& path) {
-  std::string text = text_in(path);
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text;
-}
-
-std::int64_t number_in(const fs::path& path, std::int64_t otherwise) {
-  std::ifstream file(path);
-  std::int64_t value = 0;
-  return file >> value ? value : otherwise;
-}
-
 std::int64_t limit_of(__rlimit_resource which) {
   rlimit limit{};
   if (getrlimit(which, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return -1;
@@ -83,7 +71,8 @@ std::int64_t processes_left() {
   if (const std::int64_t limit = limit_of(RLIMIT_NPROC); geteuid() != 0 && limit >= 0)
     take(limit, tasks_of_user());
   for (const ControlGroup& group : cmd::control_groups("/", "pids"))
-    take(number_in(group.folder / "pids.max", -1), number_in(group.folder / "pids.current", 0));
+    take(number_in(group.folder / "pids.max").value_or(-1),
+         number_in(group.folder / "pids.current").value_or(0));
   return least;
 }
 
@@ -153,7 +142,7 @@ std::string busiest(const CpuSample::Times& begin, const CpuSample::Times& end) 
     if (used > most) most = used, worst = pid;
   }
   if (worst == 0) return "";
-  return value_in("/proc/" + std::to_string(worst) + "/comm") + " (pid " + std::to_string(worst) + ")";
+  return line_in("/proc/" + std::to_string(worst) + "/comm") + " (pid " + std::to_string(worst) + ")";
 }
 
 std::string vector_level() {
@@ -194,8 +183,8 @@ LimitFacts read_limits(const JobSpec& spec) {
   limits.processes_wanted = spec.nproc * (lanes_of(spec) + kThreadsOfWorker) + kOthers;
   limits.locked_memory = limit_of(RLIMIT_MEMLOCK);
   limits.core_size = limit_of(RLIMIT_CORE);
-  limits.core_pattern = value_in("/proc/sys/kernel/core_pattern");
-  limits.ptrace_scope = static_cast<int>(number_in("/proc/sys/kernel/yama/ptrace_scope", 0));
+  limits.core_pattern = line_in("/proc/sys/kernel/core_pattern");
+  limits.ptrace_scope = static_cast<int>(number_in("/proc/sys/kernel/yama/ptrace_scope").value_or(0));
   limits.debuggers = found_in_path({"py-spy", "gdb"});
   return limits;
 }
@@ -242,8 +231,8 @@ CpuFacts CpuSample::read(const JobSpec& spec) const {
   cpu.workers = spec.nproc;
   cpu.lanes = lanes_of(spec);
   const fs::path scaling = "/sys/devices/system/cpu/cpu0/cpufreq";
-  cpu.governor = value_in(scaling / "scaling_governor");
-  cpu.scaling_driver = value_in(scaling / "scaling_driver");
+  cpu.governor = line_in(scaling / "scaling_governor");
+  cpu.scaling_driver = line_in(scaling / "scaling_driver");
   cpu.numa_nodes = numa_nodes();
   cpu.vectors = vector_level();
   return cpu;

@@ -13,6 +13,7 @@
 #include "agent/gpu/ask_gpus.h"
 #include "agent/gpu/nvml.h"
 #include "cmd/machine/control_groups.h"
+#include "proto/base/text_in.h"
 #include "worker/config/bf16.h"
 #include "worker/config/cuda.h"
 
@@ -21,26 +22,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string read_line(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-int read_int(const fs::path& path, int otherwise) {
-  std::ifstream file(path);
-  int value = 0;
-  return file >> value ? value : otherwise;
-}
-
 std::map<int, int> nodes_of_cpus(const fs::path& root) {
   std::map<int, int> nodes;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(root / "sys/devices/system/node", error)) {
     const std::string name = entry.path().filename();
     if (!name.starts_with("node") || name.find_first_not_of("0123456789", 4) != std::string::npos) continue;
-    for (int cpu : parse_cpu_list(read_line(entry.path() / "cpulist")))
+    for (int cpu : parse_cpu_list(line_in(entry.path() / "cpulist")))
       nodes[cpu] = std::atoi(name.c_str() + 4);
   }
   return nodes;
@@ -50,13 +38,14 @@ int lowest(const std::set<int>& cpus, int otherwise) { return cpus.empty() ? oth
 
 // The lowest CPU that shares the cache of the highest level with `cpu`.
 int last_level_cache(const fs::path& cpu_dir, int cpu) {
-  int highest = -1, sharer = cpu;
+  std::int64_t highest = -1;
+  int sharer = cpu;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(cpu_dir / "cache", error)) {
-    const int level = read_int(entry.path() / "level", -1);
-    if (level <= highest || read_line(entry.path() / "type") == "Instruction") continue;
+    const std::int64_t level = number_in(entry.path() / "level").value_or(-1);
+    if (level <= highest || line_in(entry.path() / "type") == "Instruction") continue;
     highest = level;
-    sharer = lowest(parse_cpu_list(read_line(entry.path() / "shared_cpu_list")), cpu);
+    sharer = lowest(parse_cpu_list(line_in(entry.path() / "shared_cpu_list")), cpu);
   }
   return sharer;
 }
@@ -76,24 +65,18 @@ std::optional<std::uint64_t> read_value(const fs::path& path, const std::string&
   return std::nullopt;
 }
 
-// "max" is no number.
-std::optional<std::uint64_t> read_number(const fs::path& path) {
-  std::ifstream file(path);
-  std::uint64_t value = 0;
-  return file >> value ? std::optional(value) : std::nullopt;
-}
-
 // The memory that a control group leaves. Files that were read count as used, but are dropped when memory is
 // short.
 std::optional<worker::Available> memory_left(const ControlGroup& group) {
   const char* const limit_file = group.unified ? "memory.max" : "memory.limit_in_bytes";
   const char* const usage_file = group.unified ? "memory.current" : "memory.usage_in_bytes";
-  const auto limit = read_number(group.folder / limit_file), usage = read_number(group.folder / usage_file);
-  if (!limit || !usage) return std::nullopt;
+  const auto limit = number_in(group.folder / limit_file), usage = number_in(group.folder / usage_file);
+  if (!limit || !usage) return std::nullopt;  // "max" is no number
   const char* const reclaimable_key = group.unified ? "inactive_file" : "total_inactive_file";
-  const std::uint64_t reclaimable = read_value(group.folder / "memory.stat", reclaimable_key).value_or(0);
-  const std::uint64_t used = *usage - std::min(*usage, reclaimable);
-  return worker::Available{.bytes = *limit - std::min(*limit, used),
+  const auto reclaimable =
+      static_cast<std::int64_t>(read_value(group.folder / "memory.stat", reclaimable_key).value_or(0));
+  const std::int64_t used = *usage - std::min(*usage, reclaimable);
+  return worker::Available{.bytes = static_cast<std::uint64_t>(*limit - std::min(*limit, used)),
                            .by = std::string(limit_file) + " of its control group " + group.name};
 }
 
@@ -143,8 +126,8 @@ std::vector<Cpu> read_topology(const fs::path& root, const std::set<int>& allowe
     Cpu cpu;
     cpu.id = id;
     cpu.node = node == nodes.end() ? 0 : node->second;
-    cpu.package = std::max(0, read_int(dir / "topology/physical_package_id", 0));
-    cpu.core = lowest(parse_cpu_list(read_line(dir / "topology/thread_siblings_list")), id);
+    cpu.package = std::max(0, static_cast<int>(number_in(dir / "topology/physical_package_id").value_or(0)));
+    cpu.core = lowest(parse_cpu_list(line_in(dir / "topology/thread_siblings_list")), id);
     cpu.cache = last_level_cache(dir, id);
     cpus.push_back(cpu);
   }

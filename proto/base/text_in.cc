@@ -9,6 +9,7 @@
 
 #include "proto/base/ids.h"
 #include "proto/core/exit_codes.h"
+#include "proto/core/number.h"
 
 namespace dtrun {
 namespace {
@@ -39,6 +40,15 @@ std::string text_in(const std::filesystem::path& path) {
   std::string text;
   append_file(path, &text);
   return text;
+}
+
+std::string line_in(const std::filesystem::path& path) {
+  const std::string text = text_in(path);
+  return text.substr(0, text.find('\n'));
+}
+
+std::optional<std::int64_t> number_in(const std::filesystem::path& path) {
+  return parse_leading_number<std::int64_t>(text_in(path));
 }
 
 Status replace_text(const std::filesystem::path& path, const std::string& text) {

@@ -2,7 +2,9 @@
 // a directory or of a process in /proc that has just ended.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "proto/core/status.h"
@@ -15,6 +17,10 @@ Result<std::string> read_text(const std::filesystem::path& path);
 // As far as it can be read, empty if it cannot be: of a process that ends meanwhile /proc has the begin, or
 // nothing.
 std::string text_in(const std::filesystem::path& path);
+
+// Its first line, and the number that it begins with: most files of /proc and /sys have no more.
+std::string line_in(const std::filesystem::path& path);
+std::optional<std::int64_t> number_in(const std::filesystem::path& path);
 
 // Writes the file anew in one step: whoever reads it, or writes it too, finds a whole one. EX_CANTCREAT.
 Status replace_text(const std::filesystem::path& path, const std::string& text);
