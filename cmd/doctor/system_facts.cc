@@ -10,7 +10,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
 #include <thread>
 
 #include "agent/system/resource_limits.h"
@@ -74,20 +73,6 @@ std::int64_t processes_left() {
     take(number_in(group.folder / "pids.max").value_or(-1),
          number_in(group.folder / "pids.current").value_or(0));
   return least;
-}
-
-std::vector<std::string> found_in_path(std::initializer_list<const char*> programs) {
-  std::vector<std::string> found;
-  const char* const path = std::getenv("PATH");
-  for (const char* program : programs) {
-    std::istringstream folders(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
-    for (std::string folder; std::getline(folders, folder, ':');)
-      if (access((folder + "/" + program).c_str(), X_OK) == 0) {
-        found.emplace_back(program);
-        break;
-      }
-  }
-  return found;
 }
 
 // Files of NCCL's in /dev/shm that no process of ours has mapped.
@@ -185,7 +170,8 @@ LimitFacts read_limits(const JobSpec& spec) {
   limits.core_size = limit_of(RLIMIT_CORE);
   limits.core_pattern = line_in("/proc/sys/kernel/core_pattern");
   limits.ptrace_scope = static_cast<int>(number_in("/proc/sys/kernel/yama/ptrace_scope").value_or(0));
-  limits.debuggers = found_in_path({"py-spy", "gdb"});
+  for (const char* program : {"py-spy", "gdb"})
+    if (cmd::in_path(program)) limits.debuggers.emplace_back(program);
   return limits;
 }
 

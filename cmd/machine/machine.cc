@@ -142,6 +142,14 @@ UsableCpus usable_cpus() {
   return {.count = std::max(1, static_cast<int>(quota->cpus)), .by = quota->by};
 }
 
+bool in_path(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (access(((folder.empty() ? "." : folder) + "/" + program).c_str(), X_OK) == 0) return true;
+  return false;
+}
+
 std::string venv_python(const fs::path& program) {
   std::error_code error;
   const fs::path environment = program.parent_path().parent_path();

@@ -55,6 +55,9 @@ struct UsableCpus {
 };
 UsableCpus usable_cpus();
 
+// A program of this name is in PATH.
+bool in_path(const std::string& program);
+
 // The interpreter of the virtual environment that `program` is installed in, which has the packages that its
 // scripts import, activated or not. Empty: none, or one that pipx or uv made for a tool alone.
 std::string venv_python(const std::filesystem::path& program);

@@ -5,8 +5,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
-#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -80,14 +78,6 @@ std::optional<std::uint64_t> size_of_shm() {
   struct statvfs system {};
   if (statvfs("/dev/shm", &system) != 0) return std::nullopt;
   return std::uint64_t{system.f_blocks} * system.f_frsize;
-}
-
-bool in_path(const std::string& program) {
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
-  for (std::string folder; std::getline(folders, folder, ':');)
-    if (access(((folder.empty() ? "." : folder) + "/" + program).c_str(), X_OK) == 0) return true;
-  return false;
 }
 
 Status check_program(const std::string& program) {
