@@ -1,11 +1,8 @@
 #include "cmd/doctor/peer_link.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -18,7 +15,9 @@
 #include <vector>
 
 #include "cmd/doctor/core/matrix.h"
+#include "proto/base/any_address.h"
 #include "proto/base/ids.h"
+#include "rendezvous/client/endpoint.h"
 
 namespace dtrun::doctor {
 namespace {
@@ -164,7 +163,7 @@ void measure_rate(int fd, bool back, PathFacts* path) {
 
 std::string failure_text(int error) {
   if (error == ECONNREFUSED) return "refused";
-  if (error == EINPROGRESS) return "no answer in 2 s";
+  if (error == ETIMEDOUT) return "no answer in 2 s";
   return std::strerror(error);
 }
 
@@ -173,27 +172,11 @@ std::string failure_text(int error) {
 Result<PeerListener> PeerListener::open() {
   PeerListener listener;
   listener.nonce_ = random_id(16);
-  Descriptor socket_(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in6 any{};
-  any.sin6_family = AF_INET6;
-  const int off = 0;
-  if (socket_.open()) setsockopt(socket_.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  sockaddr_storage own{};
-  socklen_t size = sizeof any;
-  int bound = socket_.open() ? bind(socket_.get(), reinterpret_cast<sockaddr*>(&any), size) : -1;
-  if (bound != 0) {  // no IPv6 here
-    sockaddr_in four{};
-    four.sin_family = AF_INET;
-    socket_.reset(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    bound = bind(socket_.get(), reinterpret_cast<sockaddr*>(&four), sizeof four);
-  }
-  size = sizeof own;
-  if (bound != 0 || listen(socket_.get(), SOMAXCONN) != 0 ||
-      getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0)
+  Descriptor socket = bound_to_all(0);
+  if (!socket.open() || listen(socket.get(), SOMAXCONN) != 0)
     return errno_status(kExitOsError, "no port to listen on", errno);
-  // The port lies at the same place in both kinds of address.
-  listener.port_ = ntohs(reinterpret_cast<sockaddr_in*>(&own)->sin_port);
-  std::thread([accepting = std::move(socket_), nonce = listener.nonce_] {
+  listener.port_ = port_of(socket.get());
+  std::thread([accepting = std::move(socket), nonce = listener.nonce_] {
     for (;;) {
       Descriptor link(accept4(accepting.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (link.open()) std::thread([link = std::move(link), nonce] { serve(link, nonce); }).detach();
@@ -212,29 +195,15 @@ PeerLink PeerLink::open(const Peer& peer) {
 }
 
 bool PeerLink::connect_to(const Peer& peer) {
-  addrinfo hints{};
-  hints.ai_flags = AI_NUMERICHOST;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(peer.address.c_str(), std::to_string(peer.port).c_str(), &hints, &found) != 0) {
-    path_.failure = "it has no address for others";
-    return false;
-  }
-  socket_.reset(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  int error = connect(socket_.get(), found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
-  freeaddrinfo(found);
-  pollfd ready{.fd = socket_.get(), .events = POLLOUT, .revents = 0};
-  if (error == EINPROGRESS && poll(&ready, 1, static_cast<int>(kToConnect.count())) > 0) {
-    socklen_t size = sizeof error;
-    getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-  }
-  if (error != 0) {
-    path_.failure = failure_text(error);
+  const rendezvous::Dialled dialled =
+      rendezvous::dial(peer.address, peer.port, kToConnect, rendezvous::Interrupt());
+  socket_.reset(dialled.fd);
+  if (dialled.fd < 0) {
+    path_.failure =
+        dialled.unresolved ? "it has no address for others" : failure_text(dialled.error_number);
     return false;
   }
   fcntl(socket_.get(), F_SETFL, 0);  // blocking from here on
-  const int one = 1;
-  setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   limit_waits(socket_.get(), kToAnswer);
   return true;
 }

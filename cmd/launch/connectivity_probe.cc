@@ -1,8 +1,7 @@
 #include "cmd/launch/connectivity_probe.h"
 
-#include <arpa/inet.h>
+#include <fcntl.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -12,6 +11,7 @@
 #include <fstream>
 #include <random>
 
+#include "proto/base/any_address.h"
 #include "proto/base/ids.h"
 #include "proto/core/exit_codes.h"
 
@@ -31,32 +31,10 @@ int first_outgoing_port() {
   return first > kLowestPort + kTries ? first : 32768;
 }
 
-// Else the coordinator could not listen there at once: the greeted hosts leave connections behind.
-void let_port_be_reused(const Descriptor& socket) {
-  const int on = 1;
-  setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-}
-
 Descriptor listening_on(int port) {
-  Descriptor both(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  let_port_be_reused(both);
-  const int off = 0;
-  sockaddr_in6 any6{};
-  any6.sin6_family = AF_INET6;
-  any6.sin6_port = htons(static_cast<std::uint16_t>(port));
-  if (both.open()) {
-    setsockopt(both.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    const bool bound = bind(both.get(), reinterpret_cast<sockaddr*>(&any6), sizeof any6) == 0;
-    if (bound && listen(both.get(), SOMAXCONN) == 0) return both;
-    if (errno == EADDRINUSE) return {};
-  }
-  Descriptor one(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));  // no IPv6 here
-  let_port_be_reused(one);
-  sockaddr_in any4{};
-  any4.sin_family = AF_INET;
-  any4.sin_port = htons(static_cast<std::uint16_t>(port));
-  const bool bound = bind(one.get(), reinterpret_cast<sockaddr*>(&any4), sizeof any4) == 0;
-  return bound && listen(one.get(), SOMAXCONN) == 0 ? std::move(one) : Descriptor();
+  Descriptor socket = bound_to_all(port);
+  fcntl(socket.get(), F_SETFL, O_NONBLOCK);
+  return listen(socket.get(), SOMAXCONN) == 0 ? std::move(socket) : Descriptor();
 }
 
 // One address that is being tried.

@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "proto/base/any_address.h"
 #include "proto/core/millis.h"
 #include "rendezvous/core/admission/accept_queue.h"
 #include "rendezvous/core/admission/guests.h"
@@ -69,14 +70,6 @@ int listen_on(const addrinfo& address) {
   return -1;
 }
 
-int port_of(int fd) {
-  sockaddr_storage own{};
-  socklen_t size = sizeof own;
-  getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size);
-  return ntohs(own.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(own).sin6_port
-                                         : reinterpret_cast<sockaddr_in&>(own).sin_port);
-}
-
 // Every address that the text means: "localhost" has two, and all addresses are "::" if there is IPv6.
 std::vector<int> listen_on_all(const std::string& address, int port) {
   const bool all = address == "0.0.0.0" || address == "::";
@@ -89,10 +82,8 @@ std::vector<int> listen_on_all(const std::string& address, int port) {
     if (getaddrinfo(numeric.c_str(), nullptr, &hints, &found) != 0) continue;
     for (addrinfo* one = found; one != nullptr; one = one->ai_next) {
       const int same = listeners.empty() ? port : port_of(listeners.front());
-      if (one->ai_family == AF_INET6)
-        reinterpret_cast<sockaddr_in6*>(one->ai_addr)->sin6_port = htons(static_cast<in_port_t>(same));
-      else
-        reinterpret_cast<sockaddr_in*>(one->ai_addr)->sin_port = htons(static_cast<in_port_t>(same));
+      // The port lies at the same place in both kinds of address.
+      reinterpret_cast<sockaddr_in*>(one->ai_addr)->sin_port = htons(static_cast<in_port_t>(same));
       const int fd = listen_on(*one);
       if (fd >= 0) listeners.push_back(fd);
     }
