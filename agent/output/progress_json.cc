@@ -1,14 +1,9 @@
 #include "agent/output/progress_json.h"
 
 #include "agent/text/progress_text.h"
-#include "proto/json/json.h"
+#include "proto/json/fields.h"
 
 namespace dtrun::agent {
-namespace {
-
-Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
-
-}  // namespace
 
 std::string progress_json(const Progress& progress, std::optional<double> seconds_left,
                           const ProgressPlace& place, double time) {
@@ -17,11 +12,11 @@ std::string progress_json(const Progress& progress, std::optional<double> second
                      {"step", progress.step},
                      {"total_steps", progress.total_steps},
                      {"epoch", progress.epoch},
-                     {"loss", or_null(progress.loss)},
+                     {"loss", progress.loss},
                      {"learning_rate", progress.learning_rate},
                      {"samples_per_second", progress.samples_per_second},
-                     {"accuracy", or_null(progress.accuracy)},
-                     {"seconds_left", or_null(seconds_left)},
+                     {"accuracy", progress.accuracy},
+                     {"seconds_left", seconds_left},
                      {"world_size", place.world_size},
                      {"generation", place.generation},
                      {"time", time}};

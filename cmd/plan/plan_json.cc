@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "proto/json/json.h"
+#include "proto/json/fields.h"
 #include "rendezvous/identity/credential.h"
 
 namespace dtrun::cmd {
@@ -32,7 +32,7 @@ Json rendezvous_json(const RendezvousSpec& rendezvous) {
       {"standalone", standalone},
       {"host", standalone ? Json(nullptr) : Json(hosts.front())},
       {"hosts", std::holds_alternative<Candidates>(hosting) ? Json(hosts) : Json(nullptr)},
-      {"is_host", is_host ? Json(*is_host) : Json(nullptr)},
+      {"is_host", is_host},
       {"port", standalone ? Json(nullptr) : Json(ports.front())},
       {"more_ports", ports.size() > 1 ? Json(std::vector(ports.begin() + 1, ports.end())) : Json(nullptr)},
       {"key_fingerprint", rendezvous.key ? Json(rendezvous.key->fingerprint()) : Json(nullptr)},
@@ -111,7 +111,7 @@ std::string plan_json(const JobSpec& spec) {
   plan["nnodes"] = {{"min", spec.nodes.min}, {"max", spec.nodes.max}};
   plan["nproc_per_node"] = spec.nproc;
   plan["spares"] = spec.spares;
-  plan["node_rank"] = spec.node_rank ? Json(*spec.node_rank) : Json(nullptr);
+  plan["node_rank"] = spec.node_rank;
   plan["topology"] = spec.topology.empty() ? Json(nullptr) : Json(spec.topology);
   plan["cpus"] = or_null(spec.cpus);
   plan["cpus_by"] = or_null(spec.cpus_by);

@@ -9,7 +9,7 @@
 
 #include "proto/core/text.h"
 #include "proto/core/utf8.h"
-#include "proto/json/json.h"
+#include "proto/json/fields.h"
 #include "proto/wire/training.h"
 #include "rendezvous/core/rank_set.h"
 #include "rendezvous/text/goodput_json.h"
@@ -18,7 +18,18 @@
 #include "rendezvous/text/worker_lines.h"
 #include "rendezvous/wire/convert.h"
 
-namespace dtrun::rendezvous {
+namespace dtrun {
+
+DTRUN_JSON_KNOWN(StepTimes, steps, math, data, wait_peers, other, microbatches, wait_for, sent, received)
+
+namespace rendezvous {
+
+DTRUN_JSON_KNOWN(FailureCounts, exit, signal, out_of_memory, hung, node_lost)
+DTRUN_JSON_KNOWN(GpuUse, number, utilization, memory_used, memory_total, temperature, power, throttled)
+DTRUN_JSON_KNOWN(Neighbour, pid, name, cpus)
+DTRUN_JSON_KNOWN(WorkerUsage, cpu, cpu_wait, throttled, stopped, major_faults, read_bytes, written_bytes,
+                 resident_bytes, output_age, last_line, neighbour)
+
 namespace {
 
 using v1::MemberStatus;
@@ -174,22 +185,13 @@ Json json_of(const Progress& progress) {
   Json json{{"step", progress.step},
             {"total_steps", progress.total_steps},
             {"epoch", progress.epoch},
-            {"loss", progress.loss ? Json(*progress.loss) : Json(nullptr)},
+            {"loss", progress.loss},
             {"samples_per_second", progress.samples_per_second}};
   if (progress.memory) {
     json["gpu_memory_used"] = progress.memory->used;
     json["gpu_memory_peak"] = progress.memory->peak;
     json["gpu_memory_total"] = progress.memory->total;
   }
-  return json;
-}
-
-Json json_of(const StepTimes& times) {
-  Json json{{"steps", times.steps},           {"math", times.math},   {"data", times.data},
-            {"wait_peers", times.wait_peers}, {"other", times.other}, {"microbatches", times.microbatches}};
-  if (!times.wait_for.empty()) json["wait_for"] = times.wait_for;
-  if (times.sent) json["sent"] = *times.sent;
-  if (times.received) json["received"] = *times.received;
   return json;
 }
 
@@ -206,39 +208,10 @@ Json json_of(const Checkpoints& checkpoints) {
   return json;
 }
 
-Json json_of(const FailureCounts& failures) {
-  return {{"exit", failures.exit},
-          {"signal", failures.signal},
-          {"out_of_memory", failures.out_of_memory},
-          {"hung", failures.hung},
-          {"node_lost", failures.node_lost}};
-}
-
-Json json_of(const GpuUse& use) {
-  Json json{{"number", use.number}};
-  if (use.utilization) json["utilization"] = *use.utilization;
-  if (use.memory_used) json["memory_used"] = *use.memory_used;
-  if (use.memory_total) json["memory_total"] = *use.memory_total;
-  if (use.temperature) json["temperature"] = *use.temperature;
-  if (use.power) json["power"] = *use.power;
-  if (!use.throttled.empty()) json["throttled"] = use.throttled;
-  return json;
-}
-
-Json json_of(const rendezvous::WorkerUsage& usage) {
-  Json json{{"cpu", usage.cpu},
-            {"cpu_wait", usage.cpu_wait},
-            {"throttled", usage.throttled},
-            {"stopped", usage.stopped},
-            {"major_faults", usage.major_faults},
-            {"read_bytes", usage.read_bytes},
-            {"written_bytes", usage.written_bytes},
-            {"resident_bytes", usage.resident_bytes},
-            {"output_age", usage.output_age}};
-  if (!usage.last_line.empty()) json["last_line"] = printable_line(usage.last_line);
-  if (const auto& other = usage.neighbour)
-    json["neighbour"] = {{"pid", other->pid}, {"name", printable_line(other->name)}, {"cpus", other->cpus}};
-  return json;
+Json json_of(WorkerUsage usage) {
+  usage.last_line = printable_line(usage.last_line);
+  if (usage.neighbour) usage.neighbour->name = printable_line(usage.neighbour->name);
+  return usage;
 }
 
 Json json_of(const Quiet& quiet) {
@@ -253,13 +226,13 @@ Json json_of(const Quiet& quiet) {
   return json;
 }
 
-Json json_of(const rendezvous::v1::WorkerStatus& worker) {
+Json json_of(const v1::WorkerStatus& worker) {
   Json json{{"rank", worker.rank()}, {"pid", worker.pid()}, {"step", worker.step()}};
-  if (worker.has_times()) json["times"] = json_of(from_wire(worker.times()));
-  if (worker.has_usage()) json["usage"] = json_of(rendezvous::from_wire(worker.usage()));
+  if (worker.has_times()) json["times"] = from_wire(worker.times());
+  if (worker.has_usage()) json["usage"] = json_of(from_wire(worker.usage()));
   if (worker.has_own_time_ratio()) json["own_time_ratio"] = worker.own_time_ratio();
-  if (worker.has_quiet()) json["quiet"] = json_of(rendezvous::from_wire(worker.quiet()));
-  if (worker.has_gpu()) json["gpu"] = json_of(rendezvous::from_wire(worker.gpu()));
+  if (worker.has_quiet()) json["quiet"] = json_of(from_wire(worker.quiet()));
+  if (worker.has_gpu()) json["gpu"] = from_wire(worker.gpu());
   return json;
 }
 
@@ -328,7 +301,7 @@ Json status_json(const RunStatus& run, const std::string& endpoint) {
     json["ended_age"] = run.ended_age_s();
   }
   if (run.has_progress()) json["progress"] = json_of(from_wire(run.progress()));
-  if (run.has_failures()) json["failures"] = json_of(from_wire(run.failures()));
+  if (run.has_failures()) json["failures"] = from_wire(run.failures());
   if (run.has_step_durations()) json["step_durations"] = json_of(from_wire(run.step_durations()));
   if (run.has_checkpoints()) json["checkpoints"] = json_of(from_wire(run.checkpoints()));
   if (run.has_goodput()) json["goodput"] = goodput_json(from_wire(run.goodput()));
@@ -347,4 +320,5 @@ std::string json_document(const Json& json) { return json_text(json, 2) + "\n"; 
 
 std::string json_line(const Json& json) { return json_text(json) + "\n"; }
 
-}  // namespace dtrun::rendezvous
+}  // namespace rendezvous
+}  // namespace dtrun
