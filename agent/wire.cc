@@ -209,10 +209,7 @@ control::FromAgent job_message(const BuiltinTrainer& trainer, const std::vector<
   if (memory.operations) job->set_operations_fd(kOperationsFd);
   job->set_only_agent_stops(trainer.only_agent_stops);
   job->set_device(trainer.cuda ? "cuda" : "cpu");
-  if (!trainer.cuda) return message;
-  const Gpu& gpu = gpus[static_cast<std::size_t>(local_rank)];
-  job->set_gpu(gpu.index);
-  job->set_gpu_uuid(gpu.uuid);
+  if (trainer.cuda) job->set_gpu(gpus[static_cast<std::size_t>(local_rank)].index);
   return message;
 }
 

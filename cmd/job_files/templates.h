@@ -1,9 +1,10 @@
 // The files of configs/cluster that this program was built with.
 #pragma once
 
+#include <string_view>
+
 namespace dtrun::cmd {
 
-extern const char* const kKubernetesTemplate;
-extern const char* const kSlurmTemplate;
+extern const std::string_view kKubernetesTemplate, kSlurmTemplate;
 
 }  // namespace dtrun::cmd
