@@ -31,8 +31,9 @@ class Caller {
 
   // A failure has EX_UNAVAILABLE, or EX_NOPERM of a key, and names the host. `limit`: for dialling, and again
   // for the call.
-  template <typename Method, typename Request, typename Reply>
-  Status call(Method method, const Request& request, Reply* reply, std::chrono::milliseconds limit) {
+  template <typename Request, typename Reply>
+  Status call(grpc::Status (v1::Election::Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
+              const Request& request, Reply* reply, std::chrono::milliseconds limit) {
     if (Status dialled = connect(limit); !dialled.ok()) return dialled;
     grpc::ClientContext context;
     if (!enter(&context)) return Status(kExitUnavailable, "interrupted");

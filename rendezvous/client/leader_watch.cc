@@ -108,10 +108,7 @@ class Inquiry {
       request.set_list(list_);
       request.set_to(source.place);
       v1::LeaderReply reply;
-      const Status status = source.caller.call(
-          static_cast<grpc::Status (v1::Election::Stub::*)(grpc::ClientContext*, const v1::LeaderRequest&,
-                                                           v1::LeaderReply*)>(&v1::Election::Stub::Leader),
-          request, &reply, kToAnswer);
+      const Status status = source.caller.call(&v1::Election::Stub::Leader, request, &reply, kToAnswer);
       const bool sound = status.ok() && reply.term() > 0 && reply.host() >= 0 &&
                          reply.host() < static_cast<int>(sources_.size());
       known = status.ok() ? reply.term() : 0;

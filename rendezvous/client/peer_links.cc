@@ -88,10 +88,7 @@ class PeerLink : public std::enable_shared_from_this<PeerLink> {
     request.set_to(host_);
     to_wire(ask, request.mutable_ask());
     v1::VoteReply reply;
-    const Status status = caller_.call(
-        static_cast<grpc::Status (v1::Election::Stub::*)(grpc::ClientContext*, const v1::VoteCall&,
-                                                         v1::VoteReply*)>(&v1::Election::Stub::Vote),
-        request, &reply, kAskTimeout);
+    const Status status = caller_.call(&v1::Election::Stub::Vote, request, &reply, kAskTimeout);
     if (!status.ok()) return false;
     const std::lock_guard lock(answered_mutex_);
     if (answered_) answered_(host_, from_wire(reply));

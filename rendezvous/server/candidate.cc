@@ -163,11 +163,9 @@ grpc::Status other_list(const Candidate& candidate) {
 // A scoped token opens a run, but does not make a host of the coordinator.
 grpc::ServerUnaryReactor* ElectionService::Vote(grpc::CallbackServerContext* context,
                                                 const v1::VoteCall* request, v1::VoteReply* reply) {
+  if (const auto refusal = door_.caller(*context).refusal(""))
+    return finished(context, status_of_refusal(refusal));
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (const auto refusal = door_.caller(*context).refusal("")) {
-    reactor->Finish(status_of_refusal(refusal));
-    return reactor;
-  }
   candidate_.asked(request->from(), request->to(), request->list(), from_wire(request->ask()),
                    [this, reactor, reply](const std::optional<election::VoteReply>& answer) {
                      if (answer) to_wire(*answer, reply);
@@ -178,18 +176,14 @@ grpc::ServerUnaryReactor* ElectionService::Vote(grpc::CallbackServerContext* con
 
 grpc::ServerUnaryReactor* ElectionService::Leader(grpc::CallbackServerContext* context,
                                                   const v1::LeaderRequest* request, v1::LeaderReply* reply) {
-  const auto refuse = [context](const grpc::Status& status) {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(status);
-    return reactor;
-  };
   const CallerIdentity caller = door_.caller(*context);
   // Every scoped token may ask this.
-  if (const auto why = caller.refusal(caller.guest.value_or(""))) return refuse(status_of_refusal(why));
+  if (const auto why = caller.refusal(caller.guest.value_or("")))
+    return finished(context, status_of_refusal(why));
   const bool is_meant = request->list() == candidate_.list() && request->to() == candidate_.place();
-  if (!request->list().empty() && !is_meant) return refuse(other_list(candidate_));
+  if (!request->list().empty() && !is_meant) return finished(context, other_list(candidate_));
   auto share = door_.share(caller, GuestCalls::kWaiter);
-  if (!share) return refuse(Door::has_its_share(caller, GuestCalls::kWaiter));
+  if (!share) return finished(context, Door::has_its_share(caller, GuestCalls::kWaiter));
   const std::uint64_t id = next_id_++;
   auto* call = new LeaderWait(id, candidate_, reply, *std::move(share));
   candidate_.await_leader(id, request->known_term(), request->wait_ms(),

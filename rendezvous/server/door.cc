@@ -47,6 +47,12 @@ grpc::Status status_of_refusal(const std::optional<std::string>& refusal) {
   return refusal ? grpc::Status(grpc::StatusCode::PERMISSION_DENIED, *refusal) : grpc::Status::OK;
 }
 
+grpc::ServerUnaryReactor* finished(grpc::CallbackServerContext* context, const grpc::Status& status) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(status);
+  return reactor;
+}
+
 Door::Share::~Share() {
   if (door_ == nullptr) return;
   const std::lock_guard lock(door_->mutex_);

@@ -39,6 +39,8 @@ struct CallerIdentity {
 };
 
 grpc::Status status_of_refusal(const std::optional<std::string>& refusal);
+// A call that ends at once.
+grpc::ServerUnaryReactor* finished(grpc::CallbackServerContext* context, const grpc::Status& status);
 
 class Door {
  public:

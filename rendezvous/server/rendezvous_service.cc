@@ -229,19 +229,14 @@ grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* RendezvousService::
 grpc::ServerUnaryReactor* RendezvousService::Status(grpc::CallbackServerContext* context,
                                                     const v1::StatusRequest* request,
                                                     v1::StatusReply* reply) {
-  const auto refuse = [context](const grpc::Status& status) {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(status);
-    return reactor;
-  };
   // A holder of a scoped token that asks for all runs means its own run.
   const CallerIdentity caller = door_.caller(*context);
   const std::string& asked = request->run_id();
   const std::string run_id = asked.empty() ? caller.guest.value_or("") : asked;
-  if (const auto why = caller.refusal(run_id)) return refuse(status_of_refusal(why));
+  if (const auto why = caller.refusal(run_id)) return finished(context, status_of_refusal(why));
   if (request->at_end()) {
     auto share = door_.share(caller, GuestCalls::kWaiter);
-    if (!share) return refuse(Door::has_its_share(caller, GuestCalls::kWaiter));
+    if (!share) return finished(context, Door::has_its_share(caller, GuestCalls::kWaiter));
     auto wait = std::make_shared<EndWait>(next_id_++, reply, coordinator_, strand_, waiters_, caller,
                                           *std::move(share));
     EndWait* reactor = wait.get();
@@ -259,11 +254,9 @@ grpc::ServerUnaryReactor* RendezvousService::Status(grpc::CallbackServerContext*
 
 grpc::ServerUnaryReactor* RendezvousService::Trace(grpc::CallbackServerContext* context,
                                                    const v1::TraceRequest* request, v1::TraceReply* reply) {
+  if (const auto why = door_.caller(*context).refusal(request->run_id()))
+    return finished(context, status_of_refusal(why));
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (const auto why = door_.caller(*context).refusal(request->run_id())) {
-    reactor->Finish(status_of_refusal(why));
-    return reactor;
-  }
   strand_.post([this, reactor, request = *request, reply] {
     if (!coordinator_.leads()) return reactor->Finish(does_not_lead());
     coordinator_.trace(request, [reactor, reply](v1::TraceReply answer) {

@@ -90,10 +90,7 @@ grpc::ServerUnaryReactor* StoreService::refuse(grpc::CallbackServerContext* cont
   grpc::Status status = status_of_refusal(caller.refusal_for_key(key));
   if (status.ok() && !store_.fits(key))
     status = status_of(KeyValueStore::Outcome::kItemTooLarge, key, store_.limits());
-  if (status.ok()) return nullptr;
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(status);
-  return reactor;
+  return status.ok() ? nullptr : finished(context, status);
 }
 
 grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context,
@@ -113,11 +110,7 @@ grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext* context
   const CallerIdentity caller = door_.caller(*context);
   if (auto* refused = refuse(context, caller, request->key())) return refused;
   auto share = door_.share(caller, GuestCalls::kWaiter);
-  if (!share) {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(Door::has_its_share(caller, GuestCalls::kWaiter));
-    return reactor;
-  }
+  if (!share) return finished(context, Door::has_its_share(caller, GuestCalls::kWaiter));
   auto* call = new WaitingGet(*this, next_id_++, request, reply, caller, *std::move(share));
   strand_.post([this, call] { get_or_wait(call); });
   return call;
