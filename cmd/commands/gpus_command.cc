@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <string>
@@ -40,18 +39,7 @@ std::string table_of(const GpuReading& reading, const std::vector<Gpu>& shown) {
                     gpu.pci.empty() ? "-" : gpu.pci,
                     gpu.numa_node >= 0 ? std::to_string(gpu.numa_node) : "-"});
   }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t column = 0; column < row.size(); ++column) {
-      std::size_t width = 0;
-      for (const auto& other : rows) width = std::max(width, other[column].size());
-      line += row[column];
-      if (column + 1 < row.size()) line += std::string(width - row[column].size() + 2, ' ');
-    }
-    text += line + "\n";
-  }
-  return text;
+  return join(in_columns(rows), "\n") + "\n";
 }
 
 int show(const GpuReading& reading) {

@@ -81,6 +81,19 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
   return text;
 }
 
+std::vector<std::string> in_columns(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::string> lines(rows.size());
+  for (std::size_t column = 0; !rows.empty() && column < rows[0].size(); ++column) {
+    std::size_t width = 0;
+    for (const std::string& line : lines) width = std::max(width, line.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (column > 0) lines[i].resize(width + 2, ' ');
+      lines[i] += rows[i][column];
+    }
+  }
+  return lines;
+}
+
 std::string_view trimmed(std::string_view text, std::string_view blanks) {
   text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));
   return text.substr(0, text.find_last_not_of(blanks) + 1);

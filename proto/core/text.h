@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "proto/core/millis.h"
 
@@ -40,6 +41,9 @@ std::string whole_seconds_text(Millis duration);
 
 // "a, b". Empty parts in front leave no separator.
 std::string join(std::span<const std::string> parts, std::string_view separator = ", ");
+
+// A line for each row, with its cells below each other: two blanks behind the widest, none behind the last.
+std::vector<std::string> in_columns(const std::vector<std::vector<std::string>>& rows);
 
 // Without such characters in front and at the end.
 std::string_view trimmed(std::string_view text, std::string_view blanks = " \t\r\n");

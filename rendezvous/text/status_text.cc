@@ -1,7 +1,6 @@
 #include "rendezvous/text/status_text.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cmath>
 #include <cstdio>
@@ -96,9 +95,8 @@ std::string progress_line(const Progress& progress) {
 
 constexpr std::size_t kColumns = 79;  // of a line, as far as a table can be made to fit
 
-using NodeRow = std::array<std::string, 5>;  // all but the pids
-
-NodeRow row_of(const MemberStatus& member) {
+// All but the pids, which stand in the last column.
+std::vector<std::string> row_of(const MemberStatus& member) {
   const bool seated = member.group_rank() >= 0;
   const int last = member.first_rank() + member.nproc() - 1;
   std::string ranks = "-";
@@ -106,7 +104,7 @@ NodeRow row_of(const MemberStatus& member) {
     ranks = std::to_string(member.first_rank()) + (member.nproc() > 1 ? "-" + std::to_string(last) : "");
   const bool heard = member.heartbeat_age_s() >= 0;
   return {seated ? std::to_string(member.group_rank()) : "-", member.host(), ranks,
-          name(kStates, member.state()), heard ? decimals(member.heartbeat_age_s(), 1) + " s ago" : "-"};
+          name(kStates, member.state()), heard ? decimals(member.heartbeat_age_s(), 1) + " s ago" : "-", ""};
 }
 
 // Several lines, each but the first after `indent` blanks.
@@ -125,18 +123,13 @@ std::string pids_of(const MemberStatus& member, std::size_t indent) {
 }
 
 std::string table(const RunStatus& run) {
-  std::vector<NodeRow> rows{{"node", "host", "ranks", "state", "heartbeat"}};
+  std::vector<std::vector<std::string>> rows{{"node", "host", "ranks", "state", "heartbeat", "pids"}};
   for (const MemberStatus& member : run.members()) rows.push_back(row_of(member));
-  std::array<std::size_t, 5> width{};
-  for (const NodeRow& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
-  std::string text;
-  for (std::size_t r = 0; r < rows.size(); ++r) {
-    std::string line = "  ";
-    for (std::size_t i = 0; i < width.size(); ++i)
-      line += rows[r][i] + std::string(width[i] - rows[r][i].size() + 2, ' ');
-    const int member = static_cast<int>(r) - 1;
-    text += line + (r == 0 ? "pids" : pids_of(run.members(member), line.size())) + "\n";
+  const std::vector<std::string> lines = in_columns(rows);
+  std::string text = "  " + lines[0] + "\n";
+  for (int i = 0; i < run.members_size(); ++i) {
+    const std::string line = "  " + lines[static_cast<std::size_t>(i) + 1];
+    text += line + pids_of(run.members(i), line.size()) + "\n";
   }
   return text;
 }

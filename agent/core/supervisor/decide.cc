@@ -27,7 +27,12 @@
 namespace dtrun::agent {
 namespace {
 
-// Hands an event to the parts that it concerns.
+template <typename P, typename E>
+concept Takes = requires(P& part, const E& e) {
+  part.on(e);
+};
+
+// Hands an event to the parts that it concerns: that have an on() for it.
 class Dispatcher {
  public:
   Dispatcher(State& state, Millis now)
@@ -48,32 +53,15 @@ class Dispatcher {
   }
 
  private:
-  void on(const event::Opened& e) { connection_.on(e); }
-  void on(const event::Connected& e) { connection_.on(e); }
-  void on(const event::News& e) { connection_.on(e); }
-  void on(const event::Verdict& e) { connection_.on(e); }
-  void on(const event::GpusFree& e) { workers_.on(e); }
-  void on(const event::Assigned& e) { generation_.on(e); }
-  void on(const event::StopOrder& e) { generation_.on(e); }
-  void on(const event::HangFound& e) { generation_.on(e); }
-  void on(const event::GpuFound& e) { generation_.on(e); }
-  void on(const event::WorkerReady& e) { generation_.on(e); }
-  void on(const event::WorkerOutlives& e) { workers_.on(e); }
-  void on(const event::WorkerCompleted& e) { generation_.on(e); }
-  void on(const event::Progressed& e) { generation_.on(e); }
-  void on(const event::Signal& e) { ending_.on(e); }
-  void on(const event::Ended& e) { ending_.on(e); }
-  void on(const event::Rejected& e) { ending_.on(e); }
-  void on(const event::MembersLeft& e) { ending_.on(e); }
+  template <typename E>
+  void on(const E& e) {
+    static_assert(Takes<Connection, E> || Takes<Workers, E> || Takes<Generation, E> || Takes<Ending, E>);
+    if constexpr (Takes<Connection, E>) connection_.on(e);
+    if constexpr (Takes<Workers, E>) workers_.on(e);
+    if constexpr (Takes<Generation, E>) generation_.on(e);
+    if constexpr (Takes<Ending, E>) ending_.on(e);
+  }
 
-  void on(const event::Disconnected& e) {
-    connection_.on(e);
-    ending_.on(e);
-  }
-  void on(const event::WaitStatus& e) {
-    connection_.on(e);
-    workers_.on(e);
-  }
   void on(const event::WorkerExited& e) {
     if (const Worker* lost = generation_.on(e)) ending_.on_lost(*lost);
   }
