@@ -18,8 +18,8 @@
 #include "agent/output/output_plan.h"
 #include "agent/system/resource_limits.h"
 #include "agent/system/termination_log.h"
-#include "agent/system/wall_clock.h"
 #include "agent/text/report.h"
+#include "proto/base/clock.h"
 #include "proto/base/ids.h"
 #include "rendezvous/identity/credential.h"
 

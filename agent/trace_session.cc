@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "agent/process/host_memory.h"
+#include "proto/base/clock.h"
 #include "rendezvous/wire/intake.h"
 #include "rendezvous/wire/trace.h"
 
@@ -18,10 +19,6 @@ constexpr std::size_t kMostAtOnce = 1000;  // operations of a worker: 10 to 25 K
 constexpr std::size_t kFull = rendezvous::kMostOfMessage - (std::size_t{40} << 10);
 // Of workers that ended, as nobody asks; some generations'.
 constexpr std::size_t kMostKept = 256;
-
-std::int64_t now() {
-  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 
@@ -79,7 +76,7 @@ v1::TracePart TraceSession::answer(const v1::TraceOrder& order, const std::vecto
   part.set_sent_at(order.sent_at());
   if (!begin(order.trace())) {
     part.set_refusal("another dtrun trace of this run is under way");
-    part.set_answered_at(now());
+    part.set_answered_at(steady_nanoseconds());
     return part;
   }
   for (; !kept_.empty() && part.ByteSizeLong() < kFull; kept_.pop_front())
@@ -92,7 +89,7 @@ v1::TracePart TraceSession::answer(const v1::TraceOrder& order, const std::vecto
   std::erase_if(readers_, [&](const auto& known) {
     return std::ranges::none_of(workers, [&](WorkerProcess* one) { return one->pid() == known.first; });
   });
-  part.set_answered_at(now());
+  part.set_answered_at(steady_nanoseconds());
   order.end() ? end() : timer_.set(Loop::Clock::now() + kForgotten, [this] { end(); });
   return part;
 }

@@ -8,6 +8,7 @@
 
 #include "agent/health/group_usage.h"
 #include "agent/health/kernel_wait.h"
+#include "proto/base/clock.h"
 #include "proto/core/text.h"
 
 namespace dtrun::agent {
@@ -154,7 +155,7 @@ std::vector<LifeSigns> HangGuard::signs() const {
   const bool idle_matters = settings_.idle_notice > 0;
   static const std::map<pid_t, rendezvous::WorkerUsage> kNone;
   const auto& usages = idle_matters ? view_.usages() : kNone;
-  const std::int64_t now = std::chrono::nanoseconds(Loop::Clock::now().time_since_epoch()).count();
+  const std::int64_t now = steady_nanoseconds();
   std::vector<LifeSigns> signs;
   for (const WorkerProcess* worker : workers) {
     if (worker->pid() <= 0) continue;

@@ -1,10 +1,9 @@
 #include "agent/health/last_operations.h"
 
-#include <chrono>
 #include <cmath>
 #include <fstream>
 
-#include "agent/system/wall_clock.h"
+#include "proto/base/clock.h"
 #include "proto/json/json.h"
 
 namespace dtrun::agent {
@@ -37,10 +36,8 @@ std::string operations_text(const std::vector<Operation>& operations, std::int64
 
 void write_last_operations(const std::filesystem::path& folder, const std::vector<Operation>& operations) {
   if (folder.empty() || operations.empty()) return;
-  const std::int64_t now =
-      std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
   std::ofstream(folder / "last_operations.jsonl", std::ios::binary)
-      << operations_text(operations, now, wall_seconds());
+      << operations_text(operations, steady_nanoseconds(), wall_seconds());
 }
 
 }  // namespace dtrun::agent

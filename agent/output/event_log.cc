@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "agent/system/wall_clock.h"
+#include "proto/base/clock.h"
 #include "proto/json/json.h"
 
 namespace dtrun::agent {

@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "agent/system/wall_clock.h"
+#include "proto/base/clock.h"
 
 namespace dtrun::agent {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/system/wall_clock.h"
 #include "agent/text/terminal_line.h"
+#include "proto/base/clock.h"
 #include "proto/base/framed_channel.h"
 
 namespace dtrun::agent {

@@ -12,7 +12,7 @@
 #include "agent/process/error_file.h"
 #include "agent/process/spawn.h"
 #include "agent/system/pidfd.h"
-#include "agent/system/wall_clock.h"
+#include "proto/base/clock.h"
 #include "proto/core/exit_codes.h"
 #include "proto/core/utf8.h"
 

@@ -20,6 +20,7 @@
 #include "cmd/options/option_table.h"
 #include "cmd/options/values.h"
 #include "cmd/plan/rendezvous_options.h"
+#include "proto/base/clock.h"
 #include "proto/base/descriptor.h"
 #include "proto/core/exit_codes.h"
 
@@ -32,10 +33,6 @@ constexpr char kVariable[] = "DTRUN_DOCTOR";
 // terminal.
 constexpr std::string_view kMark = "dtrun-doctor-report ";
 constexpr std::size_t kPiece = 4096;
-
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 bool is_in(const cmd::OptionEntry& option, const char* group) {
   return std::string_view(option.group) == group;

@@ -16,6 +16,7 @@
 #include "cmd/doctor/peer_link.h"
 #include "cmd/doctor/report_json.h"
 #include "cmd/doctor/run_store.h"
+#include "proto/base/clock.h"
 
 namespace dtrun::doctor {
 namespace {
@@ -266,9 +267,7 @@ class Prober {
 Result<Report> probe_between(const Job& job, int wanted, double began_at) {
   Result<RunStore> store = RunStore::open();
   if (!store.ok()) return store.status();
-  const double now =
-      std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-  return Prober(std::move(store).value(), job).run(wanted, now - began_at);
+  return Prober(std::move(store).value(), job).run(wanted, steady_seconds() - began_at);
 }
 
 }  // namespace dtrun::doctor

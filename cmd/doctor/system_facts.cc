@@ -17,6 +17,7 @@
 #include "cmd/machine/control_groups.h"
 #include "cmd/machine/machine.h"
 #include "cmd/plan/memory_check.h"
+#include "proto/base/clock.h"
 #include "proto/base/text_in.h"
 #include "proto/core/process_stat.h"
 
@@ -88,10 +89,6 @@ std::vector<std::string> stale_shm() {
         files, [&](const std::string& file) { return maps.find("/dev/shm/" + file) != std::string::npos; });
   }
   return files;
-}
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 CpuSample::Times times_now() {
@@ -198,16 +195,17 @@ MemoryFacts read_memory(const JobSpec& spec, bool knows_job) {
   return memory;
 }
 
-CpuSample::CpuSample() : begin_(times_now()), began_at_(seconds_now()) {}
+CpuSample::CpuSample() : begin_(times_now()), began_at_(steady_seconds()) {}
 
 CpuFacts CpuSample::read(const JobSpec& spec) const {
   constexpr double kLongEnough = 0.3;  // /proc counts in hundredths of a second
-  while (seconds_now() - began_at_ < kLongEnough) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  while (steady_seconds() - began_at_ < kLongEnough)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
   const Times end = times_now();
   CpuFacts cpu;
   const double busy = (end.all - end.idle - end.steal) - (begin_.all - begin_.idle - begin_.steal);
   cpu.steal = end.all > begin_.all ? (end.steal - begin_.steal) / (end.all - begin_.all) : 0;
-  cpu.others = std::max(0.0, busy - (end.own - begin_.own)) / (seconds_now() - began_at_);
+  cpu.others = std::max(0.0, busy - (end.own - begin_.own)) / (steady_seconds() - began_at_);
   cpu.busiest = busiest(begin_, end);
   cpu.allowed = static_cast<int>(cmd::allowed_cpus().size());
   if (const auto quota = cmd::read_cpu_quota("/")) {

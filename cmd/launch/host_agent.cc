@@ -25,7 +25,6 @@
 #include "agent/agent.h"
 #include "agent/local_address.h"
 #include "agent/process/spawn.h"
-#include "agent/system/wall_clock.h"
 #include "cmd/launch/brought_builds.h"
 #include "cmd/launch/build.h"
 #include "cmd/launch/clean.h"
@@ -38,6 +37,7 @@
 #include "cmd/options/values.h"
 #include "cmd/plan/make_job_spec.h"
 #include "cmd/plan/node_checks.h"
+#include "proto/base/clock.h"
 #include "proto/base/descriptor.h"
 #include "proto/base/framed_channel.h"
 #include "proto/base/ids.h"
@@ -153,7 +153,7 @@ FromHost hello() {
   FromHost message;
   message.mutable_hello()->set_protocol(kLaunchProtocol);
   message.mutable_hello()->set_build(own_build());
-  message.mutable_hello()->set_time(agent::wall_seconds());
+  message.mutable_hello()->set_time(wall_seconds());
   return message;
 }
 

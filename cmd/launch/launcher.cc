@@ -20,7 +20,6 @@
 #include "agent/system/loop.h"
 #include "agent/system/resource_limits.h"
 #include "agent/system/signals.h"
-#include "agent/system/wall_clock.h"
 #include "cmd/launch/build.h"
 #include "cmd/launch/clean.h"
 #include "cmd/launch/core/repeats.h"
@@ -29,6 +28,7 @@
 #include "cmd/launch/input_feed.h"
 #include "cmd/launch/own_files.h"
 #include "cmd/launch/remote_shell.h"
+#include "proto/base/clock.h"
 #include "proto/core/contract.h"
 #include "proto/core/utf8.h"
 #include "rendezvous/wire/grpc_setup.h"
@@ -302,7 +302,7 @@ void Launcher::seen(int host, const launch::Seen& seen) {
 }
 
 void Launcher::greeted(int host, const launch::Hello& hello) {
-  line(host).clock_ahead = hello.time() - agent::wall_seconds();
+  line(host).clock_ahead = hello.time() - wall_seconds();
   events_.push_back(launch_event::Answered{
       .host = host, .same_build = hello.protocol() == kLaunchProtocol && hello.build() == build_});
 }

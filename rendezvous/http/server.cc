@@ -29,6 +29,7 @@
 #include <thread>
 #include <utility>
 
+#include "proto/base/clock.h"
 #include "proto/base/text_in.h"
 #include "proto/core/exit_codes.h"
 #include "rendezvous/http/access.h"
@@ -49,10 +50,6 @@ constexpr auto kRequestTime = 10s;  // from its first byte, or since the connect
 constexpr auto kWriteTime = 30s, kLingerTime = 1s, kStreamPeriod = 1s;
 // Of a stream: a run of ten thousand nodes has a status of megabytes.
 constexpr double kStreamBytesPerSecond = 1 << 20;
-
-double wall_now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 SocketAddress address_of(const Tcp::endpoint& end) {
   if (end.address().is_v4()) {
@@ -160,7 +157,7 @@ class Session final : public AnySession, public std::enable_shared_from_this<Ses
                              .host = header(http::field::host),
                              .authorization = header(http::field::authorization),
                              .last_event_id = std::string(message["Last-Event-ID"])},
-                            trusted_, hall_.site, wall_now());
+                            trusted_, hall_.site, wall_seconds());
     if (made.stream && !made.without_body && hall_.streams >= kMostStreams)
       made = {.status = 503, .body = "too many look on already\n"};
     if (made.stream && !made.without_body) return begin_stream(std::move(made));
@@ -212,7 +209,7 @@ class Session final : public AnySession, public std::enable_shared_from_this<Ses
     ++hall_.streams;
     begin_text(made, true);
     text_ += "\r\n";
-    send(next_events(&*event_stream_, hall_.site, wall_now()));
+    send(next_events(&*event_stream_, hall_.site, wall_seconds()));
   }
 
   // A reader who went is noticed by the write after it. A run that is known no more ends the stream.
@@ -230,7 +227,7 @@ class Session final : public AnySession, public std::enable_shared_from_this<Ses
     lowest().expires_never();
     timer_.async_wait([self = this->shared_from_this()](Error error) {
       self->text_.clear();
-      if (!error) self->send(next_events(&*self->event_stream_, self->hall_.site, wall_now()));
+      if (!error) self->send(next_events(&*self->event_stream_, self->hall_.site, wall_seconds()));
     });
   }
 

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "proto/base/clock.h"
 #include "proto/base/ids.h"
 #include "rendezvous/server/run_status.h"
 #include "rendezvous/server/strand.h"
@@ -20,10 +21,7 @@ namespace {
 // The interval at which to check whether members still come for an end that an earlier coordinator knew.
 constexpr Millis kLookAgain = 100;
 
-std::int64_t wall_now() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
-}
+std::int64_t wall_now() { return static_cast<std::int64_t>(1000 * wall_seconds()); }
 
 // The ages of missing nodes went on since another host wrote the record.
 std::vector<RunRecord> aged(std::vector<RunRecord> record) {
@@ -31,11 +29,6 @@ std::vector<RunRecord> aged(std::vector<RunRecord> record) {
     for (News& news : run.missing)
       if (run.written > 0) news.age += std::max<Millis>(0, wall_now() - run.written);
   return record;
-}
-
-std::int64_t nanoseconds_now() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::nanoseconds(now).count();
 }
 
 // A sentence; empty if the run can be traced. `state`: null if it is not known.
@@ -289,13 +282,13 @@ void Coordinator::trace(const v1::TraceRequest& request, Traces::Told told) {
     v1::TraceOrder* const order = message.mutable_trace();
     order->set_trace(request.trace());
     order->set_end(request.end());
-    order->set_sent_at(nanoseconds_now());
+    order->set_sent_at(steady_nanoseconds());
     connections_.at(id)->send(std::move(message));
   }
 }
 
 void Coordinator::traced(ConnectionId id, v1::TracePart part) {
-  traces_.answered(id, std::move(part), nanoseconds_now());
+  traces_.answered(id, std::move(part), steady_nanoseconds());
 }
 
 std::vector<const State*> Coordinator::wanted(const std::string& run_id) const {

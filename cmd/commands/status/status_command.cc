@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "agent/job_registry.h"
-#include "agent/system/wall_clock.h"
 #include "cmd/commands/answer.h"
 #include "cmd/commands/commands.h"
 #include "cmd/commands/status/coordinator_address.h"
@@ -17,6 +16,7 @@
 #include "cmd/options/option_table.h"
 #include "cmd/options/values.h"
 #include "cmd/plan/key_options.h"
+#include "proto/base/clock.h"
 #include "proto/core/exit_codes.h"
 #include "rendezvous/client/status_client.h"
 #include "rendezvous/text/status_text.h"
@@ -65,14 +65,14 @@ RunStatus status_of(const agent::EndedJob& ended) {
   if (ended.end.goodput.total() > 0) rendezvous::to_wire(ended.end.goodput, run.mutable_goodput());
   if (ended.end.verdict) rendezvous::to_wire(*ended.end.verdict, run.mutable_verdict());
   run.set_exit_code(ended.end.exit_code);
-  run.set_ended_age_s(std::max(0.0, agent::wall_seconds() - ended.ended_at));
+  run.set_ended_age_s(std::max(0.0, wall_seconds() - ended.ended_at));
   return run;
 }
 
 // The runs that agents of this host knew to end, and whose coordinators may be gone.
 std::vector<LocalEnd> local_ends(const StatusQuestion& question) {
   std::vector<LocalEnd> ends;
-  for (const agent::EndedJob& end : agent::ended_jobs(agent::registry_folder(), agent::wall_seconds())) {
+  for (const agent::EndedJob& end : agent::ended_jobs(agent::registry_folder(), wall_seconds())) {
     const Endpoint endpoint{end.job.host, end.job.port};
     const bool wanted = question.run_id.empty() || question.run_id == end.job.run_id;
     const bool there = question.endpoint.empty() || question.endpoint == text_of(endpoint);

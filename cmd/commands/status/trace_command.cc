@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "agent/job_registry.h"
-#include "agent/system/wall_clock.h"
 #include "cmd/commands/answer.h"
 #include "cmd/commands/commands.h"
 #include "cmd/commands/status/coordinator_address.h"
@@ -19,6 +18,7 @@
 #include "cmd/options/values.h"
 #include "cmd/plan/key_options.h"
 #include "cmd/trace/chrome.h"
+#include "proto/base/clock.h"
 #include "proto/base/ids.h"
 #include "proto/base/text_in.h"
 #include "proto/core/exit_codes.h"
@@ -108,7 +108,7 @@ Result<TraceSource> find_source(const TraceQuestion& question) {
   if (found.size() == 1) return std::move(found.front());
   if (found.size() > 1) return usage("several runs go on: " + names + "; dtrun trace RUN_ID traces one");
   if (!failure.ok()) return failure;
-  for (const agent::EndedJob& ended : agent::ended_jobs(agent::registry_folder(), agent::wall_seconds()))
+  for (const agent::EndedJob& ended : agent::ended_jobs(agent::registry_folder(), wall_seconds()))
     if (ended.job.run_id == question.run_id)
       return Status(kExitUnavailable,
                     "run " + question.run_id + " is over: only a run that goes on can be traced");

@@ -5,10 +5,10 @@
 #include <chrono>
 #include <optional>
 
-#include "agent/system/wall_clock.h"
 #include "cmd/commands/answer.h"
 #include "cmd/commands/status/end_of_watch.h"
 #include "cmd/commands/status/status_view.h"
+#include "proto/base/clock.h"
 #include "rendezvous/client/status_client.h"
 #include "rendezvous/text/status_text.h"
 
@@ -63,7 +63,7 @@ class Watcher {
                                                 watched_.run_id, kAnswerTimeout, watched_.key);
     if (reply.ok() && reply.value().runs_size() > 0) {
       run_ = reply.value().runs(0);
-      seen_at_ = agent::wall_seconds();
+      seen_at_ = wall_seconds();
     } else {
       run_ = watched_.left_word(seen_at_);
     }
