@@ -17,6 +17,7 @@
 
 #include "agent/report_file.h"
 #include "proto/base/ids.h"
+#include "proto/base/record_lock.h"
 #include "proto/base/text_in.h"
 #include "proto/json/fields.h"
 
@@ -25,14 +26,6 @@ namespace dtrun::agent {
 DTRUN_JSON(RegisteredJob, run_id, host, port, pid, has_key, key, is_ready)
 
 namespace {
-
-// A record lock belongs to the process: neither workers nor the watchdog inherit it.
-struct flock whole_file(short type) {
-  struct flock lock {};
-  lock.l_type = type;
-  lock.l_whence = SEEK_SET;
-  return lock;
-}
 
 // True if the folder is this user's alone: in /tmp any user could have made a folder of that name.
 bool is_private(const std::filesystem::path& folder) {
@@ -43,8 +36,7 @@ bool is_private(const std::filesystem::path& folder) {
 
 bool is_held(const std::filesystem::path& file) {
   const Descriptor fd(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  struct flock lock = whole_file(F_WRLCK);
-  return fd.open() && fcntl(fd.get(), F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  return fd.open() && lock_holder(fd.get());
 }
 
 std::string line_of(const RegisteredJob& job) { return json_text(job) + "\n"; }
@@ -119,8 +111,7 @@ void JobEntry::write() {
   unlocked.replace_extension(kUnfinished);
   Descriptor fd(open(unlocked.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.open()) return;
-  struct flock lock = whole_file(F_WRLCK);
-  fcntl(fd.get(), F_SETLK, &lock);
+  (void)lock_whole(fd.get());
   const std::string text = line_of(job_);
   [[maybe_unused]] const ssize_t written = ::write(fd.get(), text.data(), text.size());
   rename(unlocked.c_str(), file_.c_str());

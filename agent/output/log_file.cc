@@ -8,6 +8,7 @@
 #include <string>
 #include <system_error>
 
+#include "proto/base/record_lock.h"
 #include "proto/core/exit_codes.h"
 
 namespace dtrun::agent {
@@ -21,14 +22,8 @@ Status cannot_write(const std::filesystem::path& path, int error) {
   return errno_status(kExitSoftware, "cannot write " + path.string(), error);
 }
 
-// True if no other process has the file. A record lock ends with this process, and workers do not inherit it;
-// a file system without locks gives no answer.
-bool is_ours(int fd) {
-  struct flock lock {};
-  lock.l_type = F_WRLCK;
-  lock.l_whence = SEEK_SET;
-  return fcntl(fd, F_SETLK, &lock) == 0 || (errno != EAGAIN && errno != EACCES);
-}
+// True if no other process has the file. A file system without locks gives no answer.
+bool is_ours(int fd) { return lock_whole(fd) || (errno != EAGAIN && errno != EACCES); }
 
 }  // namespace
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "agent/system/pidfd.h"
+#include "proto/base/record_lock.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -25,20 +26,6 @@ constexpr auto kKeepEnded = std::chrono::hours(30 * 24);
 constexpr std::size_t kPortion = 1u << 20;
 // On a full disk a job's last output gives way to the messages on its end; a report has a few KB.
 constexpr std::uint64_t kRoomForEnd = 64u << 10;
-
-// A record lock belongs to the process: neither workers nor the watchdog inherit it.
-struct flock whole_file() {
-  struct flock lock {};
-  lock.l_type = F_WRLCK;
-  lock.l_whence = SEEK_SET;
-  return lock;
-}
-
-std::optional<pid_t> holder_of(int fd) {
-  struct flock lock = whole_file();
-  if (fcntl(fd, F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return std::nullopt;
-  return lock.l_pid;
-}
 
 // On a network's file system the lock may be that of a process on another host, whose number means something
 // else here.
@@ -64,7 +51,7 @@ void remove_old(const fs::path& folder) {
   }
   for (const fs::path& file : old) {
     const Descriptor fd(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    if (fd.open() && !holder_of(fd.get())) unlink(file.c_str());
+    if (fd.open() && !lock_holder(fd.get())) unlink(file.c_str());
   }
 }
 
@@ -134,14 +121,13 @@ Status make_spool_folder(const SpoolPlace& place) {
   if (!status.ok()) return status;
   remove_old(folder);
   const Descriptor fd(open(place.file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  return fd.open() && holder_of(fd.get()) ? in_use(place) : Status();
+  return fd.open() && lock_holder(fd.get()) ? in_use(place) : Status();
 }
 
 Result<SpoolWriter> SpoolWriter::open(const SpoolPlace& place) {
   Descriptor fd(::open(place.file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.open()) return errno_status(kExitCannotCreate, place.file.string(), errno);
-  struct flock lock = whole_file();
-  if (fcntl(fd.get(), F_SETLK, &lock) != 0) {
+  if (!lock_whole(fd.get())) {
     if (errno == EAGAIN || errno == EACCES) return in_use(place);
     return errno_status(kExitCannotCreate, place.file.string() + " cannot be locked", errno);
   }
@@ -204,7 +190,7 @@ std::uint64_t SpoolReader::size() const {
   return fstat(fd_.get(), &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
 }
 
-std::optional<pid_t> SpoolReader::writer() const { return holder_of(fd_.get()); }
+std::optional<pid_t> SpoolReader::writer() const { return lock_holder(fd_.get()); }
 
 bool SpoolReader::signal_writer(int number) const {
   const std::optional<pid_t> pid = writer();
