@@ -69,71 +69,55 @@ std::string kernel_address(const PciInfo& pci) {
   return text;
 }
 
+// A function of the library, of any type; null where it has none.
+struct Symbol {
+  void* address;
+  template <typename Function>
+  operator Function*() const {  // NOLINT: implicit on purpose
+    return reinterpret_cast<Function*>(address);
+  }
+};
+
 }  // namespace
 
 struct Nvml::Table {
-  void* library = nullptr;
-  Code (*init)() = nullptr;
-  Code (*shutdown)() = nullptr;
-  const char* (*error_string)(Code) = nullptr;
-  Code (*count)(unsigned*) = nullptr;
-  Code (*handle)(unsigned, Device*) = nullptr;
+  explicit Table(void* opened) : library(opened) {}
+
+  void* const library;
+  Code (*init)() = find("nvmlInit_v2");
+  Code (*shutdown)() = find("nvmlShutdown");
+  const char* (*error_string)(Code) = find("nvmlErrorString");
+  Code (*count)(unsigned*) = find("nvmlDeviceGetCount_v2");
+  Code (*handle)(unsigned, Device*) = find("nvmlDeviceGetHandleByIndex_v2");
   // Those that older drivers, or some GPUs, do not have may be null.
-  Code (*driver_version)(char*, unsigned) = nullptr;
-  Code (*cuda_version)(int*) = nullptr;
-  Code (*uuid)(Device, char*, unsigned) = nullptr;
-  Code (*name)(Device, char*, unsigned) = nullptr;
-  Code (*pci)(Device, PciInfo*) = nullptr;
-  Code (*memory)(Device, MemoryInfo*) = nullptr;
-  Code (*processes)(Device, unsigned*, ProcessInfo*) = nullptr;
-  Code (*ecc_errors)(Device, int, int, unsigned long long*) = nullptr;
-  Code (*remapped_rows)(Device, unsigned*, unsigned*, unsigned*, unsigned*) = nullptr;
-  Code (*throttle_reasons)(Device, unsigned long long*) = nullptr;
-  Code (*utilization)(Device, Utilization*) = nullptr;
-  Code (*temperature)(Device, int, unsigned*) = nullptr;
-  Code (*power)(Device, unsigned*) = nullptr;
-  Code (*pcie_width)(Device, unsigned*) = nullptr;
-  Code (*pcie_width_most)(Device, unsigned*) = nullptr;
-  Code (*link_state)(Device, unsigned, unsigned*) = nullptr;
-  Code (*mig_mode)(Device, unsigned*, unsigned*) = nullptr;
-  Code (*mig_count)(Device, unsigned*) = nullptr;
-  Code (*mig_handle)(Device, unsigned, Device*) = nullptr;
-  Code (*gpu_instance)(Device, unsigned*) = nullptr;
-  Code (*compute_instance)(Device, unsigned*) = nullptr;
+  Code (*driver_version)(char*, unsigned) = find("nvmlSystemGetDriverVersion");
+  Code (*cuda_version)(int*) = find("nvmlSystemGetCudaDriverVersion_v2");
+  Code (*uuid)(Device, char*, unsigned) = find("nvmlDeviceGetUUID");
+  Code (*name)(Device, char*, unsigned) = find("nvmlDeviceGetName");
+  Code (*pci)(Device, PciInfo*) = find("nvmlDeviceGetPciInfo_v3");
+  Code (*memory)(Device, MemoryInfo*) = find("nvmlDeviceGetMemoryInfo");
+  Code (*processes)(Device, unsigned*, ProcessInfo*) = find("nvmlDeviceGetComputeRunningProcesses_v3",
+                                                            "nvmlDeviceGetComputeRunningProcesses_v2");
+  Code (*ecc_errors)(Device, int, int, unsigned long long*) = find("nvmlDeviceGetTotalEccErrors");
+  Code (*remapped_rows)(Device, unsigned*, unsigned*, unsigned*,
+                        unsigned*) = find("nvmlDeviceGetRemappedRows");
+  Code (*throttle_reasons)(Device, unsigned long long*) = find("nvmlDeviceGetCurrentClocksThrottleReasons");
+  Code (*utilization)(Device, Utilization*) = find("nvmlDeviceGetUtilizationRates");
+  Code (*temperature)(Device, int, unsigned*) = find("nvmlDeviceGetTemperature");
+  Code (*power)(Device, unsigned*) = find("nvmlDeviceGetPowerUsage");
+  Code (*pcie_width)(Device, unsigned*) = find("nvmlDeviceGetCurrPcieLinkWidth");
+  Code (*pcie_width_most)(Device, unsigned*) = find("nvmlDeviceGetMaxPcieLinkWidth");
+  Code (*link_state)(Device, unsigned, unsigned*) = find("nvmlDeviceGetNvLinkState");
+  Code (*mig_mode)(Device, unsigned*, unsigned*) = find("nvmlDeviceGetMigMode");
+  Code (*mig_count)(Device, unsigned*) = find("nvmlDeviceGetMaxMigDeviceCount");
+  Code (*mig_handle)(Device, unsigned, Device*) = find("nvmlDeviceGetMigDeviceHandleByIndex");
+  Code (*gpu_instance)(Device, unsigned*) = find("nvmlDeviceGetGpuInstanceId");
+  Code (*compute_instance)(Device, unsigned*) = find("nvmlDeviceGetComputeInstanceId");
 
-  template <typename Function>
-  void find(Function*& function, const char* symbol) {
-    function = reinterpret_cast<Function*>(dlsym(library, symbol));
-  }
-
-  void fill() {
-    find(init, "nvmlInit_v2");
-    find(shutdown, "nvmlShutdown");
-    find(error_string, "nvmlErrorString");
-    find(count, "nvmlDeviceGetCount_v2");
-    find(handle, "nvmlDeviceGetHandleByIndex_v2");
-    find(driver_version, "nvmlSystemGetDriverVersion");
-    find(cuda_version, "nvmlSystemGetCudaDriverVersion_v2");
-    find(uuid, "nvmlDeviceGetUUID");
-    find(name, "nvmlDeviceGetName");
-    find(pci, "nvmlDeviceGetPciInfo_v3");
-    find(memory, "nvmlDeviceGetMemoryInfo");
-    find(processes, "nvmlDeviceGetComputeRunningProcesses_v3");
-    if (processes == nullptr) find(processes, "nvmlDeviceGetComputeRunningProcesses_v2");
-    find(ecc_errors, "nvmlDeviceGetTotalEccErrors");
-    find(remapped_rows, "nvmlDeviceGetRemappedRows");
-    find(throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
-    find(utilization, "nvmlDeviceGetUtilizationRates");
-    find(temperature, "nvmlDeviceGetTemperature");
-    find(power, "nvmlDeviceGetPowerUsage");
-    find(pcie_width, "nvmlDeviceGetCurrPcieLinkWidth");
-    find(pcie_width_most, "nvmlDeviceGetMaxPcieLinkWidth");
-    find(link_state, "nvmlDeviceGetNvLinkState");
-    find(mig_mode, "nvmlDeviceGetMigMode");
-    find(mig_count, "nvmlDeviceGetMaxMigDeviceCount");
-    find(mig_handle, "nvmlDeviceGetMigDeviceHandleByIndex");
-    find(gpu_instance, "nvmlDeviceGetGpuInstanceId");
-    find(compute_instance, "nvmlDeviceGetComputeInstanceId");
+  // By the name of newer drivers, or else of older ones.
+  Symbol find(const char* name, const char* older = nullptr) const {
+    void* const address = dlsym(library, name);
+    return {address == nullptr && older != nullptr ? dlsym(library, older) : address};
   }
   bool complete() const { return init && shutdown && error_string && count && handle; }
 
@@ -220,13 +204,12 @@ struct Nvml::Table {
 };
 
 std::unique_ptr<Nvml> Nvml::load(const char* path, std::string* why) {
-  auto table = std::make_unique<Table>();
-  table->library = open_library(path);
-  if (table->library == nullptr) {
+  void* const library = open_library(path);
+  if (library == nullptr) {
     *why = kMissing;
     return nullptr;
   }
-  table->fill();
+  auto table = std::make_unique<Table>(library);
   Code code = kSuccess;
   if (!table->complete())
     *why = std::string("the NVIDIA driver's ") + kLibrary + " lacks what it should have";
@@ -234,7 +217,7 @@ std::unique_ptr<Nvml> Nvml::load(const char* path, std::string* why) {
     *why = code == kDriverNotLoaded ? "the NVIDIA driver is not loaded"
                                     : std::string("the NVIDIA driver: ") + table->error_string(code);
   if (why->empty()) return std::unique_ptr<Nvml>(new Nvml(std::move(table)));
-  dlclose(table->library);
+  dlclose(library);
   return nullptr;
 }
 
