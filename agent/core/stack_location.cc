@@ -7,7 +7,7 @@
 #include <optional>
 #include <string_view>
 
-#include "agent/text/lines.h"
+#include "proto/core/text.h"
 #include "proto/core/utf8.h"
 
 namespace dtrun::agent {
@@ -238,7 +238,7 @@ StackLocation native_standing(const WaitText& wait, const std::vector<Frame>& fr
 std::vector<Frame> frames_of_py_spy(const std::string& text) {
   std::vector<Frame> frames;
   bool main = false, any = false;
-  for (const std::string& line : lines_of(text)) {
+  for (const std::string& line : split(text)) {
     if (line.starts_with("Thread ")) {
       // Without names, the first one will do.
       main = has(line, "\"MainThread\"") || (!any && !has(text, "\"MainThread\""));
@@ -254,7 +254,7 @@ std::vector<Frame> frames_of_gdb(const std::string& text, int pid) {
   const std::string number = std::to_string(pid);
   std::vector<Frame> frames;
   bool main = false;
-  for (const std::string& line : lines_of(text)) {
+  for (const std::string& line : split(text)) {
     if (line.starts_with("Thread ")) {
       main = names(line, "LWP " + number) || names(line, "process " + number);
       if (!frames.empty()) break;

@@ -6,11 +6,11 @@
 #include <array>
 #include <cctype>
 #include <cstdio>
-#include <sstream>
 #include <utility>
 #include <vector>
 
 #include "agent/gpu/proc_gpus.h"
+#include "proto/core/text.h"
 
 namespace dtrun::agent {
 
@@ -54,8 +54,7 @@ using namespace nvml;
 constexpr char kLibrary[] = "libnvidia-ml.so.1";
 
 void* open_library(const char* path) {
-  std::istringstream folders(path ? path : "");
-  for (std::string folder; std::getline(folders, folder, ':');) {
+  for (const std::string& folder : split(path ? path : "", ':')) {
     if (folder.empty()) continue;
     if (void* library = dlopen((folder + "/" + kLibrary).c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
   }

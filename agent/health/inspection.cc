@@ -19,6 +19,7 @@
 #include "agent/health/kernel_wait.h"
 #include "agent/process/spawn.h"
 #include "agent/system/pidfd.h"
+#include "proto/core/text.h"
 
 namespace dtrun::agent {
 namespace {
@@ -40,8 +41,7 @@ constexpr std::uintmax_t kReadAll = 100'000'000;
 std::string in_path(const std::string& program, const std::vector<std::string>& environment) {
   for (const std::string& entry : environment) {
     if (!entry.starts_with("PATH=")) continue;
-    std::istringstream folders(entry.substr(5));
-    for (std::string folder; std::getline(folders, folder, ':');) {
+    for (const std::string& folder : split(entry.substr(5), ':')) {
       std::string path = folder + "/" + program;
       if (!folder.empty() && access(path.c_str(), X_OK) == 0) return path;
     }

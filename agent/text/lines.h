@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <deque>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,14 +15,6 @@ namespace dtrun::agent {
 
 // A longer line is handed on in pieces of this size, so that a stream without newlines costs no more memory.
 inline constexpr std::size_t kMaxLine = 64u << 10;
-
-// The lines of a whole text, each without its newline.
-inline std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
 
 class LineCutter {
  public:

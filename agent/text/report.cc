@@ -7,7 +7,6 @@
 #include <iterator>
 #include <utility>
 
-#include "agent/text/lines.h"
 #include "agent/text/progress_text.h"
 #include "proto/core/exit_codes.h"
 #include "proto/core/text.h"
@@ -76,7 +75,7 @@ std::string error_title(const JobEnd& end) {
 
 std::string last_words(const WorkerOutcome& worker, const std::string& error_title) {
   std::string text;
-  const std::vector<std::string> error = lines_of(worker.error), traceback = lines_of(worker.traceback);
+  const std::vector<std::string> error = split(worker.error), traceback = split(worker.traceback);
   if (!error.empty()) text += block(error_title, error);
   if (!traceback.empty()) text += block("traceback", traceback);
   const std::vector<std::string> tail = traceback.empty() ? without_error(worker.stderr_tail, error)
@@ -98,7 +97,7 @@ std::string first_failure_text(const WorkerOutcome& first, const std::string& er
     text += ", at " + utc_text(static_cast<std::int64_t>(first.ended_at), "%Y-%m-%d %H:%M:%S UTC");
   text += "; local rank " + std::to_string(first.local_rank);
   if (first.pid > 0) text += ", pid " + std::to_string(first.pid);  // else it never ran
-  for (const std::string& line : lines_of(first.gpu)) text += "\n  " + line;
+  for (const std::string& line : split(first.gpu)) text += "\n  " + line;
   return text + last_words(first, error_title);
 }
 

@@ -8,6 +8,7 @@
 #include "cmd/cluster/numbers.h"
 #include "cmd/cluster/systems.h"
 #include "cmd/hosts/host_words.h"
+#include "proto/core/text.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -17,8 +18,7 @@ std::string first_label(const std::string& name) { return name.substr(0, name.fi
 // The name in DNS that the kubelet writes beside the pod's host name if the pod has a subdomain: "10.1.0.7
 // mnist-1.mnist.default.svc.cluster.local mnist-1". Empty if there is none.
 std::string name_in_dns(const std::string& hosts_file, const std::string& hostname) {
-  std::istringstream lines(hosts_file);
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : split(hosts_file)) {
     std::istringstream words(line.substr(0, line.find('#')));
     std::string address, name;
     words >> address >> name;

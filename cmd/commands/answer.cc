@@ -6,9 +6,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <sstream>
 
 #include "proto/core/exit_codes.h"
+#include "proto/core/text.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -30,8 +30,7 @@ int answer(const std::string& text) {
 
 int fail(const Status& status) {
   const Palette palette = palette_of(STDERR_FILENO);
-  std::istringstream lines(status.message());
-  for (std::string line; std::getline(lines, line);)
+  for (const std::string& line : split(status.message()))
     std::fprintf(stderr, "dtrun: %s\n", palette.error(line).c_str());
   return status.exit_code();
 }

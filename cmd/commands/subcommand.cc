@@ -2,13 +2,12 @@
 
 #include <sys/stat.h>
 
-#include <sstream>
-
 #include "cmd/commands/answer.h"
 #include "cmd/manual/manual.h"
 #include "cmd/options/arguments.h"
 #include "cmd/options/values.h"
 #include "proto/core/nearest.h"
+#include "proto/core/text.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -58,8 +57,7 @@ bool is_file(const std::string& path) {
 bool exists(const std::string& word, const Environment& environment) {
   if (is_file(word)) return true;
   const char* path = environment("PATH");
-  std::istringstream folders(path != nullptr ? path : "/bin:/usr/bin");
-  for (std::string folder; std::getline(folders, folder, ':');) {
+  for (const std::string& folder : split(path != nullptr ? path : "/bin:/usr/bin", ':')) {
     if (is_file((folder.empty() ? "." : folder) + "/" + word)) return true;
   }
   return false;

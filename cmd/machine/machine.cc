@@ -14,6 +14,7 @@
 #include "agent/gpu/nvml.h"
 #include "cmd/machine/control_groups.h"
 #include "proto/base/text_in.h"
+#include "proto/core/text.h"
 #include "worker/config/bf16.h"
 #include "worker/config/cuda.h"
 
@@ -106,8 +107,7 @@ std::optional<worker::Available> read_available_memory(const fs::path& root) {
 
 std::set<int> parse_cpu_list(const std::string& text) {
   std::set<int> cpus;
-  std::istringstream ranges(text);
-  for (std::string range; std::getline(ranges, range, ',');) {
+  for (const std::string& range : split(text, ',')) {
     std::istringstream ends(range);
     int first = 0, last = 0;
     if (!(ends >> first)) break;
@@ -144,8 +144,7 @@ UsableCpus usable_cpus() {
 
 bool in_path(const std::string& program) {
   const char* path = std::getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
-  for (std::string folder; std::getline(folders, folder, ':');)
+  for (const std::string& folder : split(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin", ':'))
     if (access(((folder.empty() ? "." : folder) + "/" + program).c_str(), X_OK) == 0) return true;
   return false;
 }

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <sstream>
 #include <string_view>
 
 #include "cmd/options/option_table.h"
+#include "proto/core/text.h"
 #include "worker/config/options.h"
 
 namespace dtrun::cmd {
@@ -255,10 +255,9 @@ std::string first_clause(const OptionEntry& option) {
 }
 
 std::vector<std::string> choices(const std::string& placeholder, Commands commands) {
-  std::istringstream parts(placeholder.starts_with('[') ? placeholder.substr(1, placeholder.size() - 2)
-                                                        : placeholder);
   std::vector<std::string> words;
-  for (std::string part; std::getline(parts, part, '|');) {
+  for (const std::string& part : split(
+           placeholder.starts_with('[') ? placeholder.substr(1, placeholder.size() - 2) : placeholder, '|')) {
     if (is_word(part)) words.push_back(part);
     if (part != "COMMAND") continue;
     for (const Command* command : commands) words.emplace_back(command->name);

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "proto/core/overloaded.h"
+#include "proto/core/text.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -37,9 +38,8 @@ std::string capitals(std::string text) {
 }
 
 std::string indented(const std::string& text) {
-  std::istringstream lines(text);
   std::string all;
-  for (std::string line; std::getline(lines, line);) all += line.empty() ? "\n" : "  " + line + "\n";
+  for (const std::string& line : split(text)) all += line.empty() ? "\n" : "  " + line + "\n";
   return all;
 }
 
@@ -125,9 +125,8 @@ std::string roff(const PageBlock& block) {
                  },
                  [](const Paragraph& paragraph) { return ".PP\n" + roff(paragraph.text) + "\n"; },
                  [](const Verbatim& verbatim) {
-                   std::istringstream lines(verbatim.text);
                    std::string all = ".PP\n.in +4n\n.nf\n";
-                   for (std::string line; std::getline(lines, line);) all += roff(line) + "\n";
+                   for (const std::string& line : split(verbatim.text)) all += roff(line) + "\n";
                    return all + ".fi\n.in\n";
                  }},
       block);

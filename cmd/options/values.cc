@@ -23,13 +23,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
-  return parts;
-}
-
 // The whole of `text` as a number in 0 … `most`.
 bool read_number(const std::string& text, int most, int* number) {
   const auto read = parse_number<int>(text);
@@ -319,12 +312,7 @@ ColourMode colour_at_first_sight(const std::vector<std::string>& arguments, cons
   return mode.ok() ? mode.value() : ColourMode::kAuto;
 }
 
-std::vector<std::string> repeated_values(const Given& given) {
-  std::vector<std::string> values;
-  std::istringstream in(given.value);
-  for (std::string value; std::getline(in, value, '\0');) values.push_back(value);
-  return values;
-}
+std::vector<std::string> repeated_values(const Given& given) { return split(given.value, '\0'); }
 
 std::string shell_word(const std::string& word) {
   constexpr char kPlain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
@@ -353,8 +341,7 @@ std::vector<std::string> split_words(const std::string& text) {
 Result<std::vector<std::pair<int, int>>> parse_exit_codes(const Given& given) {
   const std::string allowed = "exit codes from 1 to 255 and ranges of them, as in 2,64-78";
   std::vector<std::pair<int, int>> ranges;
-  std::istringstream parts(given.value);
-  for (std::string part; std::getline(parts, part, ',');) {
+  for (const std::string& part : split(given.value, ',')) {
     const std::size_t dash = part.find('-');
     Result<int> first = parse_int({part.substr(0, dash), given.source}, 1, allowed);
     Result<int> last = first;

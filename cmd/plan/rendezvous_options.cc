@@ -7,7 +7,6 @@
 #include <cmath>
 #include <iterator>
 #include <set>
-#include <sstream>
 
 #include "cmd/plan/cluster_place.h"
 #include "cmd/plan/key_options.h"
@@ -313,8 +312,7 @@ Status read_conf(Draft& draft) {
   const auto conf = draft.options.given("rdzv_conf");
   if (!conf) return {};
   KeepAlive keep_alive;
-  std::istringstream entries(conf->value);
-  for (std::string entry; std::getline(entries, entry, ',');) {
+  for (const std::string& entry : split(conf->value, ',')) {
     Status status = read_conf_entry(draft, *conf, entry, keep_alive);
     if (!status.ok()) return status;
   }
@@ -390,9 +388,8 @@ std::string rendezvous_backend(const Options& options) {
 
 bool forbids_failover(const Options& options) {
   const auto conf = options.given("rdzv_conf");
-  std::istringstream entries(conf ? conf->value : "");
   bool forbids = false;
-  for (std::string entry; std::getline(entries, entry, ',');) {
+  for (const std::string& entry : split(conf ? conf->value : "", ',')) {
     const std::size_t equals = entry.find('=');
     if (equals == std::string::npos || trimmed(entry.substr(0, equals), " ") != kFailover) continue;
     forbids = trimmed(entry.substr(equals + 1), " ") == "never";

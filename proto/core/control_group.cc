@@ -3,6 +3,8 @@
 #include <optional>
 #include <sstream>
 
+#include "proto/core/text.h"
+
 namespace dtrun {
 namespace {
 
@@ -20,8 +22,7 @@ struct Hierarchy {
 // "4:memory:/a/b", or "0::/a/b" of the unified hierarchy.
 std::optional<Hierarchy> hierarchy_of(const std::string& controller, const std::string& cgroup) {
   std::optional<Hierarchy> found;
-  std::istringstream lines(cgroup);
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : split(cgroup)) {
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
@@ -37,8 +38,7 @@ struct Mount {
 
 // "31 23 0:28 ROOT POINT OPTIONS [FIELDS…] - TYPE SOURCE SUPEROPTIONS"
 std::optional<Mount> mount_of(const std::string& controller, bool unified, const std::string& mountinfo) {
-  std::istringstream lines(mountinfo);
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : split(mountinfo)) {
     const std::size_t dash = line.find(" - ");
     if (dash == std::string::npos) continue;
     std::istringstream head(line), tail(line.substr(dash + 3));

@@ -81,6 +81,16 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
   return text;
 }
 
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(separator), text.size());
+    parts.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
 std::vector<std::string> in_columns(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::string> lines(rows.size());
   for (std::size_t column = 0; !rows.empty() && column < rows[0].size(); ++column) {

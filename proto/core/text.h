@@ -42,6 +42,9 @@ std::string whole_seconds_text(Millis duration);
 // "a, b". Empty parts in front leave no separator.
 std::string join(std::span<const std::string> parts, std::string_view separator = ", ");
 
+// The parts between separators, the lines of a text; none of an empty one, and none behind a last separator.
+std::vector<std::string> split(std::string_view text, char separator = '\n');
+
 // A line for each row, with its cells below each other: two blanks behind the widest, none behind the last.
 std::vector<std::string> in_columns(const std::vector<std::vector<std::string>>& rows);
 

@@ -5,17 +5,16 @@
 
 #include <filesystem>
 #include <optional>
-#include <sstream>
 
 #include "proto/base/text_in.h"
 #include "proto/core/process_stat.h"
+#include "proto/core/text.h"
 
 namespace dtrun::rendezvous {
 namespace {
 
 double boot_time(const std::string& system_stat) {
-  std::istringstream lines(system_stat);
-  for (std::string line; std::getline(lines, line);)
+  for (const std::string& line : split(system_stat))
     if (line.starts_with("btime ")) return std::strtod(line.c_str() + 6, nullptr);
   return 0;
 }

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "proto/core/text.h"
 #include "proto/rendezvous.grpc.pb.h"
 
 namespace dtrun::rendezvous {
@@ -80,8 +81,7 @@ std::string list_text(const std::vector<std::string>& hosts) {
 std::vector<std::string> hosts_of(const std::string& list) {
   if (unix_path(list) || list.find(',') == std::string::npos) return {list};
   std::vector<std::string> hosts;
-  std::istringstream parts(list);
-  for (std::string host; std::getline(parts, host, ',');)
+  for (const std::string& host : split(list, ','))
     hosts.push_back(host.starts_with("[") ? host.substr(1, host.size() - 2) : host);
   return hosts;
 }

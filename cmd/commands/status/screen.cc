@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <sstream>
 #include <vector>
+
+#include "proto/core/text.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -45,8 +46,7 @@ std::string cut(const std::string& line, int columns) {
 
 std::vector<std::string> fitted(const std::string& text, ScreenSize size) {
   std::vector<std::string> lines;
-  std::istringstream all(text);
-  for (std::string line; std::getline(all, line);) lines.push_back(cut(line, size.columns));
+  for (const std::string& line : split(text)) lines.push_back(cut(line, size.columns));
   const auto room = static_cast<std::size_t>(std::max(2, size.rows - 1));  // one row is the cursor's
   if (lines.size() <= room) return lines;
   const std::size_t hidden = lines.size() - (room - 1);
