@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "agent/core/job_spec.h"
 #include "agent/core/supervisor/decide.h"

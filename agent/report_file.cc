@@ -1,7 +1,6 @@
 #include "agent/report_file.h"
 
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 

@@ -1,7 +1,6 @@
 #include "agent/trace_session.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "agent/process/host_memory.h"

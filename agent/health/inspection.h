@@ -10,8 +10,6 @@
 #include <filesystem>
 #include <functional>
 #include <list>
-#include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <string_view>
 
 namespace dtrun::agent {
 namespace {

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <fstream>
 #include <string_view>
-#include <vector>
 
 #include "proto/core/utf8.h"
 #include "proto/json/json.h"

@@ -4,8 +4,6 @@
 
 #include <sys/types.h>
 
-#include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <memory>

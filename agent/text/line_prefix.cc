@@ -1,7 +1,6 @@
 #include "agent/text/line_prefix.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <iterator>
 
 #include "agent/text/python_template.h"

@@ -1,13 +1,10 @@
 #include "agent/text/report.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <iterator>
 #include <utility>
 
-#include "agent/text/progress_text.h"
 #include "proto/core/exit_codes.h"
 #include "proto/core/text.h"
 #include "rendezvous/core/observe/hang.h"

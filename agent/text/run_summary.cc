@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "agent/text/progress_text.h"
 #include "proto/core/text.h"

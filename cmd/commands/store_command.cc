@@ -34,10 +34,6 @@ void say(const std::string& text) {
   std::fflush(stdout);
 }
 
-std::string endpoint_of(const std::string& host, int port) {
-  return (host.find(':') != std::string::npos ? "[" + host + "]" : host) + ":" + std::to_string(port);
-}
-
 std::string endpoint_of_list(const std::vector<std::string>& hosts, int port) {
   return rendezvous::endpoint_text(rendezvous::list_text(hosts), port);
 }
@@ -157,8 +153,8 @@ Result<rendezvous::ServerOptions> server_options(const Values<kOptionsOfStore>& 
 void say_listening(const rendezvous::ServerOptions& options, int port) {
   const std::string& address = options.bind_address;
   const bool everywhere = address == "0.0.0.0" || address == "::";  // for gRPC the same: IPv4 and IPv6
-  const std::string own = endpoint_of(everywhere ? host_name() : address, port);
-  say("listening on " + (everywhere ? "port " + std::to_string(port) : endpoint_of(address, port)) +
+  const std::string own = endpoint_text({everywhere ? host_name() : address, port});
+  say("listening on " + (everywhere ? "port " + std::to_string(port) : endpoint_text({address, port})) +
       "; agents find it with --rdzv_endpoint " + (options.candidate ? options.candidate->list : own) +
       (options.key ? ", who have the key " + options.key->fingerprint() : ""));
 }
@@ -229,7 +225,7 @@ int run_store(const Invocation& invocation) {
   say_listening(options.value(), server.value()->port());
   std::unique_ptr<rendezvous::HttpServer> page;
   if (auto& wanted = page_wanted.value()) {
-    wanted->endpoint = endpoint_of(host_name(), server.value()->port());
+    wanted->endpoint = endpoint_text({host_name(), server.value()->port()});
     page = show_page(*server.value(), *wanted);
   }
   int number = 0;

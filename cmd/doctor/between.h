@@ -4,7 +4,6 @@
 #include <chrono>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "cmd/doctor/core/finding.h"
 #include "cmd/doctor/gather.h"

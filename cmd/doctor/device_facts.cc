@@ -1,5 +1,4 @@
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdlib>

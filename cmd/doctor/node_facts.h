@@ -2,7 +2,6 @@
 // fails: what cannot be found out stays unknown.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <vector>
 

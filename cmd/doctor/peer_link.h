@@ -5,8 +5,6 @@
 // many bytes, and back come an Answer and as many bytes as were asked for.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
 #include <string>
 
 #include "cmd/doctor/core/facts.h"

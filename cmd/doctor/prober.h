@@ -2,8 +2,6 @@
 // this. Its rendezvous, keys, remote shells and store are those of any run.
 #pragma once
 
-#include <string>
-
 #include "cmd/doctor/core/finding.h"
 #include "cmd/doctor/gather.h"
 #include "proto/core/status.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <set>
-#include <unordered_map>
 
 namespace dtrun::cmd {
 namespace {

@@ -1,7 +1,6 @@
 #include "cmd/launch/own_files.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>

@@ -1,6 +1,5 @@
 #include "rendezvous/client/endpoint.h"
 
-#include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -14,7 +13,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
-#include <utility>
 
 #include "rendezvous/wire/grpc_setup.h"
 

@@ -3,7 +3,6 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
-#include <utility>
 #include <vector>
 
 #include "proto/rendezvous.grpc.pb.h"

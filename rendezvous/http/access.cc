@@ -4,7 +4,6 @@
 #include <bit>
 #include <cctype>
 #include <charconv>
-#include <span>
 
 namespace dtrun::rendezvous {
 namespace {

@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "proto/core/contract.h"
-#include "proto/core/text.h"
 #include "proto/json/json.h"
 #include "proto/web/web.h"
 #include "rendezvous/http/access.h"

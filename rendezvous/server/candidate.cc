@@ -1,7 +1,6 @@
 #include "rendezvous/server/candidate.h"
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include "rendezvous/wire/election.h"

@@ -11,7 +11,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/core/election/election.h"

@@ -4,7 +4,6 @@
 #include "rendezvous/server/coordinator.h"
 
 #include <algorithm>
-#include <chrono>
 #include <set>
 #include <utility>
 

@@ -7,7 +7,6 @@
 #include <grpcpp/support/server_interceptor.h>
 
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>

@@ -20,7 +20,6 @@
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>

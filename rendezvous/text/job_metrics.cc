@@ -5,7 +5,6 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
-#include <vector>
 
 #include "proto/core/goodput.h"
 #include "rendezvous/text/names.h"

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cmath>
-#include <cstdio>
 #include <vector>
 
 #include "proto/core/text.h"
@@ -103,8 +101,12 @@ std::vector<std::string> row_of(const MemberStatus& member) {
   if (seated && member.nproc() > 0)
     ranks = std::to_string(member.first_rank()) + (member.nproc() > 1 ? "-" + std::to_string(last) : "");
   const bool heard = member.heartbeat_age_s() >= 0;
-  return {seated ? std::to_string(member.group_rank()) : "-", member.host(), ranks,
-          name(kStates, member.state()), heard ? decimals(member.heartbeat_age_s(), 1) + " s ago" : "-", ""};
+  return {seated ? std::to_string(member.group_rank()) : "-",
+          member.host(),
+          ranks,
+          name(kStates, member.state()),
+          heard ? decimals(member.heartbeat_age_s(), 1) + " s ago" : "-",
+          ""};
 }
 
 // Several lines, each but the first after `indent` blanks.

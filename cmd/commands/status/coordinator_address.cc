@@ -1,7 +1,6 @@
 #include "cmd/commands/status/coordinator_address.h"
 
 #include <set>
-#include <utility>
 
 #include "agent/job_registry.h"
 #include "proto/core/contract.h"

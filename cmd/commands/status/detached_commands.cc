@@ -1,7 +1,5 @@
 #include <signal.h>
 
-#include <string>
-
 #include "cmd/commands/answer.h"
 #include "cmd/commands/commands.h"
 #include "cmd/launch/detached_runs.h"

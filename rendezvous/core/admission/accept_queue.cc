@@ -1,7 +1,6 @@
 #include "rendezvous/core/admission/accept_queue.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "proto/core/millis.h"
 

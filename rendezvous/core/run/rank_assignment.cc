@@ -1,7 +1,6 @@
 #include "rendezvous/core/run/rank_assignment.h"
 
 #include <algorithm>
-#include <optional>
 #include <tuple>
 
 #include "rendezvous/core/run/ranks.h"
