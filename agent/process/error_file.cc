@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string_view>
 
+#include "proto/core/text.h"
 #include "proto/core/utf8.h"
 #include "proto/json/json.h"
 
@@ -21,11 +22,7 @@ constexpr std::size_t kMaxText = 16u << 10;
 std::string cleaned(std::string_view text) {
   std::string out;
   while (text.ends_with('\n')) text.remove_suffix(1);
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    out += printable(text.substr(0, end)) + "\n";
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
+  for (const std::string& line : split(text)) out += printable(line) + "\n";
   if (!out.empty()) out.pop_back();
   if (out.size() <= kMaxText) return out;
   const std::size_t line = out.find('\n', out.size() - kMaxText);

@@ -2,37 +2,10 @@
 
 namespace dtrun::cmd {
 
-std::string escaped(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      default:
-        safe += c;
-    }
-  }
-  return safe;
-}
-
 std::string for_script(const std::string& json) {
   std::string safe;
-  for (const char c : json) {
-    if (c == '<')
-      safe += "\\u003c";  // in JSON a "<" stands in strings alone
-    else
-      safe += c;
-  }
+  // In JSON a "<" stands in strings alone.
+  for (const char c : json) safe += c == '<' ? "\\u003c" : std::string(1, c);
   return safe;
 }
 

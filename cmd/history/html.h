@@ -7,9 +7,6 @@
 
 namespace dtrun::cmd {
 
-// Text in which nothing is markup, also between quotation marks.
-std::string escaped(std::string_view text);
-
 // JSON that can stand in a script element: no "<" is in it.
 std::string for_script(const std::string& json);
 

@@ -10,16 +10,6 @@
 namespace dtrun::cmd {
 namespace {
 
-std::string text_of(const Json& line, const char* name) {
-  const auto found = line.find(name);
-  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-std::int64_t number_of(const Json& line, const char* name) {
-  const auto found = line.find(name);
-  return found != line.end() && found->is_number() ? found->get<std::int64_t>() : 0;
-}
-
 // An agent of the file: its host and process.
 using AgentKey = std::pair<std::string, std::int64_t>;
 
@@ -35,14 +25,14 @@ class LifeReader {
 
   bool add(const Json& line) {
     if (!line.is_object()) return false;
-    const std::string event = text_of(line, "event");
+    const std::string event = text_at(line, "event");
     const auto time = line.find("time");
     if (event.empty() || time == line.end() || !time->is_number()) return false;
     const double now = time->get<double>();
-    const std::string host = text_of(line, "host");
+    const std::string host = text_at(line, "host");
     life_.begin = life_.begin == 0 ? now : std::min(life_.begin, now);
     life_.end = std::max(life_.end, now);
-    AgentSpans& agent = agents_[{host, number_of(line, "agent")}];
+    AgentSpans& agent = agents_[{host, number_at<std::int64_t>(line, "agent")}];
     agent.last = std::max(agent.last, now);
     note_work(event, line, now, &agent);
     note_mark(event, line, now, host);
@@ -66,16 +56,16 @@ class LifeReader {
   void note_work(const std::string& event, const Json& line, double now, AgentSpans* agent) {
     if (event == "start") {
       ++life_.starts;
-      life_.run_id = text_of(line, "run_id");
-      life_.output_dir = text_of(line, "output_dir");
+      life_.run_id = text_at(line, "run_id");
+      life_.output_dir = text_at(line, "output_dir");
     } else if (event == "start_workers") {
       end_span(now, agent);
-      const std::int64_t generation = number_of(line, "generation");
+      const std::int64_t generation = number_at<std::int64_t>(line, "generation");
       agent->spans.push_back({.begin = now,
                               .end = now,
                               .generation = generation,
-                              .world_size = static_cast<int>(number_of(line, "world_size")),
-                              .reason = text_of(line, "reason")});
+                              .world_size = number_at<int>(line, "world_size"),
+                              .reason = text_at(line, "reason")});
       agent->works = true;
       life_.generations = std::max(life_.generations, generation);
     } else if (event == "place_worker" && agent->works) {
@@ -90,9 +80,9 @@ class LifeReader {
   }
 
   void note_mark(const std::string& event, const Json& line, double now, const std::string& host) {
-    const auto who = [&] { return "rank " + std::to_string(number_of(line, "rank")) + ": "; };
-    if (event == "worker_ended" && text_of(line, "how") != "exit code 0") {
-      const std::string error = text_of(line, "error");
+    const auto who = [&] { return "rank " + std::to_string(number_at<std::int64_t>(line, "rank")) + ": "; };
+    if (event == "worker_ended" && text_at(line, "how") != "exit code 0") {
+      const std::string error = text_at(line, "error");
       failed_[who()] = error;
     } else if (event == "report_failure") {
       const auto found = line.find("collateral");
@@ -100,21 +90,22 @@ class LifeReader {
       life_.failures += follower ? 0 : 1;
       const std::string error = std::exchange(failed_[who()], "");
       mark({now, host, follower ? "follower" : "failure",
-            who() + text_of(line, "how") + (error.empty() ? "" : "\n" + error)});
+            who() + text_at(line, "how") + (error.empty() ? "" : "\n" + error)});
     } else if (event == "hang") {
-      mark({now, host, "hang", who() + text_of(line, "what") + "\n" + text_of(line, "where")});
+      mark({now, host, "hang", who() + text_at(line, "what") + "\n" + text_at(line, "where")});
     } else if (event == "straggler") {
-      if (const std::string text = text_of(line, "text"); !text.empty()) mark({now, host, "straggler", text});
+      if (const std::string text = text_at(line, "text"); !text.empty()) mark({now, host, "straggler", text});
     } else if (event == "news") {
-      mark({now, host, "news", text_of(line, "text")});
+      mark({now, host, "news", text_at(line, "text")});
     } else if (event == "signal") {
-      mark({now, host, "signal", "told to end by " + text_of(line, "signal")});
+      mark({now, host, "signal", "told to end by " + text_at(line, "signal")});
     } else if (event == "report") {
-      life_.report = text_of(line, "text");
+      life_.report = text_at(line, "text");
     } else if (event == "end") {
       mark({now, host, "end",
-            "exit code " + std::to_string(number_of(line, "exit_code")) + ": " + text_of(line, "reason")});
-      if (number_of(line, "exit_code") == 0) life_.report.clear();
+            "exit code " + std::to_string(number_at<std::int64_t>(line, "exit_code")) + ": " +
+                text_at(line, "reason")});
+      if (number_at<std::int64_t>(line, "exit_code") == 0) life_.report.clear();
     }
   }
 

@@ -77,10 +77,10 @@ std::string table_of_spans(const std::vector<Row>& rows) {
   std::vector<std::pair<double, std::vector<std::string>>> lines;
   for (const Row& row : rows)
     for (const WorkSpan& span : row.spans)
-      lines.push_back(
-          {span.begin,
-           {clock(span.begin), escaped(row.host),
-            span.ready > span.begin ? time_text(span.ready - span.begin) : "–", escaped(text_of(span))}});
+      lines.push_back({span.begin,
+                       {clock(span.begin), html_escaped(row.host),
+                        span.ready > span.begin ? time_text(span.ready - span.begin) : "–",
+                        html_escaped(text_of(span))}});
   std::ranges::stable_sort(lines, std::ranges::greater(), [](const auto& line) { return line.first; });
   std::vector<std::vector<std::string>> cells;
   for (std::size_t i = 0; i < std::min(lines.size(), kTableLines); ++i)

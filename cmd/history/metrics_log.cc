@@ -8,17 +8,6 @@
 namespace dtrun::cmd {
 namespace {
 
-template <typename T>
-T value_or(const Json& line, const char* name, T otherwise) {
-  const auto found = line.find(name);
-  return found != line.end() && found->is_number() ? found->get<T>() : otherwise;
-}
-
-std::string text_in(const Json& line, const char* name) {
-  const auto found = line.find(name);
-  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 // What tells where a point is, not how high.
 bool is_place(const std::string& name) { return name == "step" || name == "time" || name == "generation"; }
 
@@ -37,31 +26,31 @@ void add_numbers(const Json& line, std::int64_t step, std::map<std::string, Curv
 
 void add_start(const Json& line, std::int64_t step, MetricsLog* log) {
   log->starts.push_back({.step = step,
-                         .generation = value_or<std::int64_t>(line, "generation", 0),
-                         .world_size = value_or(line, "world_size", 0),
-                         .from = text_in(line, "from"),
-                         .device = text_in(line, "device"),
-                         .parameters = value_or(line, "parameters", 0.0),
-                         .time = value_or(line, "time", 0.0)});
+                         .generation = number_at<std::int64_t>(line, "generation", 0),
+                         .world_size = number_at(line, "world_size", 0),
+                         .from = text_at(line, "from"),
+                         .device = text_at(line, "device"),
+                         .parameters = number_at(line, "parameters", 0.0),
+                         .time = number_at(line, "time", 0.0)});
 }
 
 bool add(const Json& line, MetricsLog* log) {
   if (!line.is_object()) return false;
-  const std::string event = text_in(line, "event");
-  const std::int64_t step = value_or<std::int64_t>(line, "step", -1);
+  const std::string event = text_at(line, "event");
+  const std::int64_t step = number_at<std::int64_t>(line, "step", -1);
   if (event.empty() || step < 0) return false;
   log->last_step = step;
-  log->last_time = std::max(log->last_time, value_or(line, "time", 0.0));
+  log->last_time = std::max(log->last_time, number_at(line, "time", 0.0));
   if (event == "train") add_numbers(line, step, &log->train);
   if (event == "eval") add_numbers(line, step, &log->eval);
   if (event == "start") add_start(line, step, log);
   if (event == "save") {
     take_back(log->stalls, step);
-    log->stalls.push_back({step, value_or(line, "stall_milliseconds", 0.0)});
+    log->stalls.push_back({step, number_at(line, "stall_milliseconds", 0.0)});
   }
   if (event == "end") {
-    log->params_sha256 = text_in(line, "params_sha256");
-    log->best_step = value_or<std::int64_t>(line, "best_step", -1);
+    log->params_sha256 = text_at(line, "params_sha256");
+    log->best_step = number_at<std::int64_t>(line, "best_step", -1);
   }
   return true;
 }

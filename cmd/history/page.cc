@@ -65,7 +65,7 @@ std::string table_of_curves(const Chart& chart) {
     const auto cell = [](const CurvePoint& point) {
       return short_number(point.value) + " at " + with_thousands(static_cast<std::uint64_t>(point.step));
     };
-    rows.push_back({escaped(curve.name), std::to_string(curve.points.size()), cell(curve.points.front()),
+    rows.push_back({html_escaped(curve.name), std::to_string(curve.points.size()), cell(curve.points.front()),
                     cell(low), cell(high), cell(curve.points.back())});
   }
   return "<details><summary>numbers</summary>" +
@@ -80,7 +80,7 @@ std::string charts_part(const std::vector<Chart>& charts) {
   for (std::size_t i = 0; i < charts.size(); ++i) {
     text += "<div class=\"chart\" data-chart=\"" + std::to_string(i) + "\">";
     if (charts[i].log_scale) text += "<label><input type=\"checkbox\"> logarithmic</label>";
-    text += "<h3>" + escaped(charts[i].title) +
+    text += "<h3>" + html_escaped(charts[i].title) +
             "</h3><div class=\"legend\"></div><div class=\"curves\"></div>" + table_of_curves(charts[i]) +
             "</div>\n";
   }
@@ -94,11 +94,12 @@ std::string goodput_part(const RunHistory& run) {
   std::string bar;
   std::vector<std::vector<std::string>> rows;
   for (const TimeKind& kind : run.goodput) {
-    const std::string colour = "kind-" + escaped(kind.name), share = decimals(100 * kind.seconds / total, 1);
+    const std::string colour = "kind-" + html_escaped(kind.name),
+                      share = decimals(100 * kind.seconds / total, 1);
     if (kind.seconds > 0)
       bar += "<span class=\"" + colour + "\" style=\"flex:" + short_number(kind.seconds / total) +
-             "\" title=\"" + escaped(kind.name) + "\"></span>";
-    rows.push_back({"<span class=\"swatch " + colour + "\"></span>" + escaped(kind.name),
+             "\" title=\"" + html_escaped(kind.name) + "\"></span>";
+    rows.push_back({"<span class=\"swatch " + colour + "\"></span>" + html_escaped(kind.name),
                     time_text(kind.seconds), share + " %"});
   }
   return "<p>" + decimals(100 * run.goodput_ratio, 1) + " % of " + time_text(total) +
@@ -112,8 +113,8 @@ std::string events_part(const JobLife& life) {
     const LifeMark& mark = life.marks[i];
     const bool bad = mark.kind == "failure" || mark.kind == "hang";
     rows.push_back({utc_text(static_cast<std::int64_t>(mark.time), "%Y-%m-%d&nbsp;%H:%M:%S"),
-                    escaped(mark.host), bad ? "<span class=\"bad\">" + mark.kind + "</span>" : mark.kind,
-                    "<pre>" + escaped(shortened(mark.text, kMostLengthOfEvent)) + "</pre>"});
+                    html_escaped(mark.host), bad ? "<span class=\"bad\">" + mark.kind + "</span>" : mark.kind,
+                    "<pre>" + html_escaped(shortened(mark.text, kMostLengthOfEvent)) + "</pre>"});
   }
   if (rows.empty()) return "";
   const std::int64_t hidden = life.marks_left_out + static_cast<std::int64_t>(first);
@@ -126,20 +127,21 @@ std::string config_part(const RunHistory& run) {
   if (run.config.empty()) return "<p>–: there is no config.json.</p>\n";
   std::vector<std::vector<std::string>> rows;
   for (const auto& [name, value] : run.config)
-    rows.push_back({escaped(name), "<code>" + escaped(value) + "</code>"});
+    rows.push_back({html_escaped(name), "<code>" + html_escaped(value) + "</code>"});
   return "<details><summary>" + std::to_string(rows.size()) + " entries</summary>" + table_of({}, rows) +
          "</details>";
 }
 
 std::string remarks_part(const RunHistory& run) {
   std::string text;
-  for (const std::string& remark : run.remarks) text += "<p>" + escaped(remark) + "</p>\n";
+  for (const std::string& remark : run.remarks) text += "<p>" + html_escaped(remark) + "</p>\n";
   return text;
 }
 
 std::string heading(const RunHistory& run) {
-  return "<p class=\"" + std::string(run.failed ? "bad" : "good") + "\">" + escaped(run.outcome) + "</p>\n" +
-         (run.verdict.empty() ? "" : "<p><strong>" + escaped(run.verdict) + "</strong></p>\n") +
+  return "<p class=\"" + std::string(run.failed ? "bad" : "good") + "\">" + html_escaped(run.outcome) +
+         "</p>\n" +
+         (run.verdict.empty() ? "" : "<p><strong>" + html_escaped(run.verdict) + "</strong></p>\n") +
          remarks_part(run);
 }
 
@@ -150,9 +152,9 @@ std::string document(const std::string& title, const std::string& body, const Js
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
       "'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">"
       "<link rel=\"icon\" href=\"data:,\"><title>" +
-      escaped(title) + "</title>\n<style>";
+      html_escaped(title) + "</title>\n<style>";
   page.append(kDygraphsStyle).append(kPicturesStyle).append(kPageStyle) +=
-      "</style></head><body>\n<h1>" + escaped(title) + "</h1>\n" + body;
+      "</style></head><body>\n<h1>" + html_escaped(title) + "</h1>\n" + body;
   page +=
       "<footer>made by dtrun report; curves by dygraphs (MIT licence)</footer>\n"
       "<script type=\"application/json\" id=\"data\">";
@@ -167,9 +169,10 @@ std::string document(const std::string& title, const std::string& body, const Js
 std::string report_page(const RunHistory& run) {
   std::vector<std::vector<std::string>> facts;
   for (const RunFact& fact : run.facts)
-    if (!fact.name.starts_with(kTimeOfKind)) facts.push_back({escaped(fact.name), escaped(fact.text)});
+    if (!fact.name.starts_with(kTimeOfKind))
+      facts.push_back({html_escaped(fact.name), html_escaped(fact.text)});
   std::string body = heading(run) + "<h2>In numbers</h2>\n" + table_of({}, facts);
-  if (!run.failure.empty()) body += "<h2>What failed</h2>\n<pre>" + escaped(run.failure) + "</pre>\n";
+  if (!run.failure.empty()) body += "<h2>What failed</h2>\n<pre>" + html_escaped(run.failure) + "</pre>\n";
   body += "<h2>Curves</h2>\n" + charts_part(run.charts);
   body += "<h2>Goodput</h2>\n" + goodput_part(run);
   const std::string pictures = life_part(run.life);
@@ -185,11 +188,12 @@ std::string comparison_page(const RunHistory& a, const RunHistory& b, const Comp
   const auto rows_of = [](const std::vector<Difference>& differences) {
     std::vector<std::vector<std::string>> rows;
     for (const Difference& one : differences)
-      rows.push_back({escaped(one.name), escaped(one.a), escaped(one.b), escaped(one.change)});
+      rows.push_back(
+          {html_escaped(one.name), html_escaped(one.a), html_escaped(one.b), html_escaped(one.change)});
     return rows;
   };
-  std::string body = "<h2>A: " + escaped(a.name) + "</h2>\n" + heading(a) + "<h2>B: " + escaped(b.name) +
-                     "</h2>\n" + heading(b) + "<h2>In numbers</h2>\n" +
+  std::string body = "<h2>A: " + html_escaped(a.name) + "</h2>\n" + heading(a) +
+                     "<h2>B: " + html_escaped(b.name) + "</h2>\n" + heading(b) + "<h2>In numbers</h2>\n" +
                      table_of({"", "A", "B", "B against A"}, rows_of(comparison.facts)) +
                      "<h2>Config, where it differs</h2>\n";
   body += comparison.config.empty() ? "<p>It does not.</p>\n"

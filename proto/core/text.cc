@@ -24,6 +24,17 @@ std::string in_gibibytes(std::uint64_t bytes) {
   return decimals(gibibytes, gibibytes < 99.95 ? 1 : 0) + " GiB";
 }
 
+std::string html_escaped(std::string_view text) {
+  std::string html;
+  for (const char c : text)
+    html += c == '&'   ? "&amp;"
+            : c == '<' ? "&lt;"
+            : c == '>' ? "&gt;"
+            : c == '"' ? "&quot;"
+                       : std::string(1, c);
+  return html;
+}
+
 std::string hexadecimal(std::span<const unsigned char> bytes) {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string text;

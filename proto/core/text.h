@@ -24,6 +24,9 @@ std::string with_thousands(std::uint64_t number);
 // "61.2 GiB", "512.0 MiB"
 std::string in_gibibytes(std::uint64_t bytes);
 
+// Text in which nothing is markup of HTML, also between quotation marks.
+std::string html_escaped(std::string_view text);
+
 // "00ff": two digits for each byte.
 std::string hexadecimal(std::span<const unsigned char> bytes);
 

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "proto/core/contract.h"
+#include "proto/core/text.h"
 #include "proto/json/json.h"
 #include "proto/web/web.h"
 #include "rendezvous/http/access.h"
@@ -53,17 +54,6 @@ std::string decoded(std::string_view text, bool plus_is_blank) {
     }
   }
   return plain;
-}
-
-std::string escaped(const std::string& text) {
-  std::string html;
-  for (const char c : text)
-    html += c == '&'   ? "&amp;"
-            : c == '<' ? "&lt;"
-            : c == '>' ? "&gt;"
-            : c == '"' ? "&quot;"
-                       : std::string(1, c);
-  return html;
 }
 
 // One request, with its target taken apart.
@@ -202,7 +192,7 @@ class Answering {
         text += (text.empty() ? "" : "\n") + status_text(view.status, site_.endpoint);
     constexpr std::string_view kPlace = "@STATUS@";
     std::string body(kPage);
-    body.replace(body.find(kPlace), kPlace.size(), escaped(text.empty() ? "no run\n" : text));
+    body.replace(body.find(kPlace), kPlace.size(), html_escaped(text.empty() ? "no run\n" : text));
     return {.type = "text/html; charset=utf-8", .body = body};
   }
 
