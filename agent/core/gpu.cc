@@ -12,15 +12,8 @@ namespace {
 
 constexpr int kNone = -1, kSeveral = -2;
 
-std::vector<std::string> entries_of(std::string_view list) {
-  std::vector<std::string> entries;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    entries.emplace_back(list.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return entries;
-}
+// With those that are empty, also the last.
+std::vector<std::string> entries_of(std::string_view list) { return split(std::string(list) + ",", ','); }
 
 // As strtol reads it, like the driver: "1gpu" is 1. Nothing, or a negative number, is no GPU.
 int number_of(const std::string& entry) {

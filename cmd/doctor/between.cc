@@ -23,6 +23,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/descriptor.h"
 #include "proto/core/exit_codes.h"
+#include "proto/core/text.h"
 
 namespace dtrun::doctor {
 namespace {
@@ -128,12 +129,8 @@ std::pair<std::string, int> printed_by(const std::vector<std::string>& command) 
 
 std::optional<Report> report_in(const std::string& output) {
   std::string json;
-  for (std::size_t at = 0; at < output.size();) {
-    const std::size_t end = std::min(output.find('\n', at), output.size());
-    const std::string_view line(output.data() + at, end - at);
+  for (const std::string& line : split(output))
     if (line.starts_with(kMark)) json += line.substr(kMark.size());
-    at = end + 1;
-  }
   return report_of(json);
 }
 

@@ -4,6 +4,7 @@
 
 #include "cmd/hosts/host_words.h"
 #include "proto/core/contract.h"
+#include "proto/core/text.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -105,9 +106,9 @@ Result<std::vector<Host>> parse_line(const std::vector<std::string>& words) {
 Result<std::vector<Host>> parse_hostfile(std::string_view text, const std::string& path) {
   HostRoll roll;
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // Windows editors' mark of UTF-8
-  for (int number = 1; !text.empty(); ++number) {
-    const auto line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  int number = 0;
+  for (const std::string& line : split(text)) {
+    ++number;
     const auto words = words_of(line);
     if (words.empty()) continue;
     const auto where = path + ":" + std::to_string(number), place = "line " + std::to_string(number);

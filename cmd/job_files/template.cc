@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <optional>
 
+#include "proto/core/text.h"
+
 namespace dtrun::cmd {
 namespace {
 
@@ -30,11 +32,8 @@ std::optional<std::string> filled_line(std::string_view line, const TemplateValu
 
 std::string fill_in(std::string_view text, const TemplateValues& values) {
   std::string filled;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    if (const auto line = filled_line(text.substr(at, end - at), values)) filled += *line + "\n";
-    at = end + 1;
-  }
+  for (const std::string& line : split(text))
+    if (const auto filled_in = filled_line(line, values)) filled += *filled_in + "\n";
   return filled;
 }
 

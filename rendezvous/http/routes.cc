@@ -262,13 +262,10 @@ std::string Target::parameter(const std::string& name) const {
 Target parse_target(const std::string& target) {
   const std::size_t question = std::min(target.find('?'), target.size());
   Target parsed{.path = decoded(target.substr(0, question), false), .parameters = {}};
-  std::string_view rest = std::string_view(target).substr(std::min(question + 1, target.size()));
-  while (!rest.empty()) {
-    const std::string_view pair = rest.substr(0, rest.find('&'));
+  for (const std::string& pair : split(target.substr(std::min(question + 1, target.size())), '&')) {
     const std::size_t equals = std::min(pair.find('='), pair.size());
     parsed.parameters.emplace_back(decoded(pair.substr(0, equals), true),
                                    decoded(pair.substr(std::min(equals + 1, pair.size())), true));
-    rest.remove_prefix(std::min(pair.size() + 1, rest.size()));
   }
   return parsed;
 }
