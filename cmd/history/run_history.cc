@@ -8,9 +8,13 @@
 
 #include "cmd/history/curves.h"
 #include "proto/core/text.h"
-#include "proto/json/json.h"
+#include "proto/json/fields.h"
 
 namespace dtrun::cmd {
+
+DTRUN_JSON(LifeMark, time, host, kind, text)
+DTRUN_JSON(Difference, name, a, b, change)
+
 namespace {
 
 std::string number_text(double value) {
@@ -246,7 +250,7 @@ Json json_of(const std::vector<Chart>& charts, std::size_t most_points) {
 }
 
 Json json_of(const JobLife& life) {
-  Json json = {{"begin", life.begin}, {"end", life.end}, {"nodes", Json::array()}, {"events", Json::array()}};
+  Json json = {{"begin", life.begin}, {"end", life.end}, {"nodes", Json::array()}, {"events", life.marks}};
   for (const NodeLife& node : life.nodes) {
     Json spans = Json::array();
     for (const WorkSpan& span : node.spans)
@@ -259,16 +263,6 @@ Json json_of(const JobLife& life) {
                        {"cut_short", span.cut_short}});
     json["nodes"].push_back({{"host", node.host}, {"work", spans}});
   }
-  for (const LifeMark& mark : life.marks)
-    json["events"].push_back(
-        {{"time", mark.time}, {"host", mark.host}, {"kind", mark.kind}, {"text", mark.text}});
-  return json;
-}
-
-Json json_of(const std::vector<Difference>& differences) {
-  Json json = Json::array();
-  for (const Difference& one : differences)
-    json.push_back({{"name", one.name}, {"a", one.a}, {"b", one.b}, {"change", one.change}});
   return json;
 }
 
@@ -308,7 +302,7 @@ Json to_json(const RunHistory& run, std::size_t most_points) {
 }
 
 Json to_json(const Comparison& comparison) {
-  return {{"version", 1}, {"facts", json_of(comparison.facts)}, {"config", json_of(comparison.config)}};
+  return {{"version", 1}, {"facts", comparison.facts}, {"config", comparison.config}};
 }
 
 }  // namespace dtrun::cmd

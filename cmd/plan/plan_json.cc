@@ -7,7 +7,11 @@
 #include "proto/json/fields.h"
 #include "rendezvous/identity/credential.h"
 
-namespace dtrun::cmd {
+namespace dtrun {
+
+DTRUN_JSON(Gpu, index, number, name, uuid, pci, memory)
+
+namespace cmd {
 namespace {
 
 using std::chrono::milliseconds;
@@ -71,19 +75,6 @@ Json output_json(const JobSpec& spec) {
           {"workers", std::move(workers)}};
 }
 
-Json gpus_json(const std::vector<Gpu>& gpus) {
-  Json list = Json::array();
-  for (const Gpu& gpu : gpus) {
-    list.push_back({{"index", gpu.index},
-                    {"number", gpu.number},
-                    {"name", gpu.name},
-                    {"uuid", gpu.uuid},
-                    {"pci", gpu.pci},
-                    {"memory", gpu.memory}});
-  }
-  return list;
-}
-
 Json signal_names(const std::vector<int>& numbers) {
   Json names = Json::array();
   for (int number : numbers) names.push_back("SIG" + std::string(sigabbrev_np(number)));
@@ -129,11 +120,12 @@ std::string plan_json(const JobSpec& spec) {
   plan["on_event"] = or_null(spec.on_event);
   plan["output"] = output_json(spec);
   plan["device"] = or_null(spec.device);
-  plan["gpus"] = spec.gpus.empty() ? Json(nullptr) : gpus_json(spec.gpus);
+  plan["gpus"] = spec.gpus.empty() ? Json(nullptr) : Json(spec.gpus);
   plan["worker_cpus"] = spec.worker_cpus.empty() ? Json(nullptr) : Json(spec.worker_cpus);
   add_program(spec, &plan);
   // Program and paths may have any bytes, also some that are not UTF-8.
   return json_text(plan, 2) + "\n";
 }
 
-}  // namespace dtrun::cmd
+}  // namespace cmd
+}  // namespace dtrun
