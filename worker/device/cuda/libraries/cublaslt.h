@@ -5,29 +5,34 @@
 
 #include <string>
 
+#include "worker/device/cuda/libraries/open.h"
+
 namespace dtrun::worker::cuda {
 
+#define DTRUN_CUBLAS_LT(F)                                                  \
+  F(get_version, cublasLtGetVersion)                                        \
+  F(get_status_name, cublasLtGetStatusName)                                 \
+  F(get_status_string, cublasLtGetStatusString)                             \
+  F(create, cublasLtCreate)                                                 \
+  F(destroy, cublasLtDestroy)                                               \
+  F(matmul, cublasLtMatmul)                                                 \
+  F(matmul_desc_create, cublasLtMatmulDescCreate)                           \
+  F(matmul_desc_destroy, cublasLtMatmulDescDestroy)                         \
+  F(matmul_desc_set_attribute, cublasLtMatmulDescSetAttribute)              \
+  F(matrix_layout_create, cublasLtMatrixLayoutCreate)                       \
+  F(matrix_layout_destroy, cublasLtMatrixLayoutDestroy)                     \
+  F(matrix_layout_set_attribute, cublasLtMatrixLayoutSetAttribute)          \
+  F(matmul_preference_create, cublasLtMatmulPreferenceCreate)               \
+  F(matmul_preference_destroy, cublasLtMatmulPreferenceDestroy)             \
+  F(matmul_preference_set_attribute, cublasLtMatmulPreferenceSetAttribute)  \
+  F(matmul_algo_get_heuristic, cublasLtMatmulAlgoGetHeuristic)              \
+  F(matmul_algo_init, cublasLtMatmulAlgoInit)                               \
+  F(matmul_algo_check, cublasLtMatmulAlgoCheck)                             \
+  F(matmul_algo_config_get_attribute, cublasLtMatmulAlgoConfigGetAttribute) \
+  F(matmul_algo_config_set_attribute, cublasLtMatmulAlgoConfigSetAttribute)
+
 struct CublasLt {
-  decltype(&cublasLtGetVersion) get_version = nullptr;
-  decltype(&cublasLtGetStatusName) get_status_name = nullptr;
-  decltype(&cublasLtGetStatusString) get_status_string = nullptr;
-  decltype(&cublasLtCreate) create = nullptr;
-  decltype(&cublasLtDestroy) destroy = nullptr;
-  decltype(&cublasLtMatmul) matmul = nullptr;
-  decltype(&cublasLtMatmulDescCreate) matmul_desc_create = nullptr;
-  decltype(&cublasLtMatmulDescDestroy) matmul_desc_destroy = nullptr;
-  decltype(&cublasLtMatmulDescSetAttribute) matmul_desc_set_attribute = nullptr;
-  decltype(&cublasLtMatrixLayoutCreate) matrix_layout_create = nullptr;
-  decltype(&cublasLtMatrixLayoutDestroy) matrix_layout_destroy = nullptr;
-  decltype(&cublasLtMatrixLayoutSetAttribute) matrix_layout_set_attribute = nullptr;
-  decltype(&cublasLtMatmulPreferenceCreate) matmul_preference_create = nullptr;
-  decltype(&cublasLtMatmulPreferenceDestroy) matmul_preference_destroy = nullptr;
-  decltype(&cublasLtMatmulPreferenceSetAttribute) matmul_preference_set_attribute = nullptr;
-  decltype(&cublasLtMatmulAlgoGetHeuristic) matmul_algo_get_heuristic = nullptr;
-  decltype(&cublasLtMatmulAlgoInit) matmul_algo_init = nullptr;
-  decltype(&cublasLtMatmulAlgoCheck) matmul_algo_check = nullptr;
-  decltype(&cublasLtMatmulAlgoConfigGetAttribute) matmul_algo_config_get_attribute = nullptr;
-  decltype(&cublasLtMatmulAlgoConfigSetAttribute) matmul_algo_config_set_attribute = nullptr;
+  DTRUN_TABLE_OF(DTRUN_CUBLAS_LT)
 
   std::string version;  // "13.1.0"
   std::string file;     // the library's file

@@ -6,22 +6,27 @@
 
 #include <string>
 
+#include "worker/device/cuda/libraries/open.h"
+
 namespace dtrun::worker::cuda {
 
+#define DTRUN_CUDNN(F)                                 \
+  F(get_version, cudnnGetVersion)                      \
+  F(get_cudart_version, cudnnGetCudartVersion)         \
+  F(get_error_string, cudnnGetErrorString)             \
+  F(get_last_error_string, cudnnGetLastErrorString)    \
+  F(create, cudnnCreate)                               \
+  F(destroy, cudnnDestroy)                             \
+  F(set_stream, cudnnSetStream)                        \
+  F(create_descriptor, cudnnBackendCreateDescriptor)   \
+  F(destroy_descriptor, cudnnBackendDestroyDescriptor) \
+  F(set_attribute, cudnnBackendSetAttribute)           \
+  F(get_attribute, cudnnBackendGetAttribute)           \
+  F(finalize, cudnnBackendFinalize)                    \
+  F(execute, cudnnBackendExecute)
+
 struct Cudnn {
-  decltype(&cudnnGetVersion) get_version = nullptr;
-  decltype(&cudnnGetCudartVersion) get_cudart_version = nullptr;
-  decltype(&cudnnGetErrorString) get_error_string = nullptr;
-  decltype(&cudnnGetLastErrorString) get_last_error_string = nullptr;
-  decltype(&cudnnCreate) create = nullptr;
-  decltype(&cudnnDestroy) destroy = nullptr;
-  decltype(&cudnnSetStream) set_stream = nullptr;
-  decltype(&cudnnBackendCreateDescriptor) create_descriptor = nullptr;
-  decltype(&cudnnBackendDestroyDescriptor) destroy_descriptor = nullptr;
-  decltype(&cudnnBackendSetAttribute) set_attribute = nullptr;
-  decltype(&cudnnBackendGetAttribute) get_attribute = nullptr;
-  decltype(&cudnnBackendFinalize) finalize = nullptr;
-  decltype(&cudnnBackendExecute) execute = nullptr;
+  DTRUN_TABLE_OF(DTRUN_CUDNN)
 
   std::string version;  // "9.19.0"
   std::string file;     // the library's file

@@ -1,8 +1,5 @@
-#include <optional>
-
 #include "worker/base/error.h"
 #include "worker/device/cuda/libraries/cudnn.h"
-#include "worker/device/cuda/libraries/open.h"
 
 namespace dtrun::worker::cuda {
 namespace {
@@ -10,27 +7,6 @@ namespace {
 // The first version that plans for a described device (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR).
 constexpr std::size_t kOldest = 90800;
 constexpr std::size_t kCuda = 13;  // major version, that of the CUDA runtime which this program links
-
-struct LoadedCudnn {
-  std::optional<Cudnn> table;
-  std::string why_not;
-};
-
-void fill_cudnn(Cudnn& table, Symbols& symbols) {
-  symbols.get(table.get_version, "cudnnGetVersion");
-  symbols.get(table.get_cudart_version, "cudnnGetCudartVersion");
-  symbols.get(table.get_error_string, "cudnnGetErrorString");
-  symbols.get(table.get_last_error_string, "cudnnGetLastErrorString");
-  symbols.get(table.create, "cudnnCreate");
-  symbols.get(table.destroy, "cudnnDestroy");
-  symbols.get(table.set_stream, "cudnnSetStream");
-  symbols.get(table.create_descriptor, "cudnnBackendCreateDescriptor");
-  symbols.get(table.destroy_descriptor, "cudnnBackendDestroyDescriptor");
-  symbols.get(table.set_attribute, "cudnnBackendSetAttribute");
-  symbols.get(table.get_attribute, "cudnnBackendGetAttribute");
-  symbols.get(table.finalize, "cudnnBackendFinalize");
-  symbols.get(table.execute, "cudnnBackendExecute");
-}
 
 // "", or the reason why the library is not suitable. Sets the version.
 std::string objection_to(Cudnn& table) {
@@ -58,30 +34,24 @@ void keep_compiler_open() {
   }
 }
 
-LoadedCudnn load_cudnn() {
+Loaded<Cudnn> load_cudnn() {
   const Library library{.name = "cuDNN",
                         .soname = "libcudnn.so.9",
                         .versions = "9 (from 9.8 on, for CUDA 13)",
                         .wheel = "nvidia-cudnn-cu13"};
-  Cudnn table;
-  try {
-    table.file = open_library(
-        library, [&](Symbols& symbols) { fill_cudnn(table, symbols); }, [&] { return objection_to(table); });
-  } catch (const WorkerError& error) {
-    return {.table = {}, .why_not = error.what()};
-  }
-  keep_compiler_open();
-  return {.table = table, .why_not = ""};
+  Loaded<Cudnn> loaded = load(library, objection_to);
+  if (loaded.table) keep_compiler_open();
+  return loaded;
 }
 
-const LoadedCudnn& loaded_cudnn() {
-  static const LoadedCudnn loaded = load_cudnn();
+const Loaded<Cudnn>& loaded_cudnn() {
+  static const Loaded<Cudnn> loaded = load_cudnn();
   return loaded;
 }
 
 }  // namespace
 
-const Cudnn* cudnn() { return loaded_cudnn().table ? &*loaded_cudnn().table : nullptr; }
+const Cudnn* cudnn() { return loaded_cudnn().get(); }
 
 const std::string& why_no_cudnn() { return loaded_cudnn().why_not; }
 

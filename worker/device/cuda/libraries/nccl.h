@@ -5,24 +5,29 @@
 
 #include <string>
 
+#include "worker/device/cuda/libraries/open.h"
+
 namespace dtrun::worker::cuda {
 
+#define DTRUN_NCCL(F)                                  \
+  F(get_version, ncclGetVersion)                       \
+  F(get_error_string, ncclGetErrorString)              \
+  F(get_last_error, ncclGetLastError)                  \
+  F(get_unique_id, ncclGetUniqueId)                    \
+  F(comm_init_rank_config, ncclCommInitRankConfig)     \
+  F(comm_init_rank_scalable, ncclCommInitRankScalable) \
+  F(comm_get_async_error, ncclCommGetAsyncError)       \
+  F(comm_abort, ncclCommAbort)                         \
+  F(comm_finalize, ncclCommFinalize)                   \
+  F(comm_destroy, ncclCommDestroy)                     \
+  F(group_start, ncclGroupStart)                       \
+  F(group_end, ncclGroupEnd)                           \
+  F(send, ncclSend)                                    \
+  F(recv, ncclRecv)                                    \
+  F(all_reduce, ncclAllReduce)
+
 struct Nccl {
-  decltype(&ncclGetVersion) get_version = nullptr;
-  decltype(&ncclGetErrorString) get_error_string = nullptr;
-  decltype(&ncclGetLastError) get_last_error = nullptr;
-  decltype(&ncclGetUniqueId) get_unique_id = nullptr;
-  decltype(&ncclCommInitRankConfig) comm_init_rank_config = nullptr;
-  decltype(&ncclCommInitRankScalable) comm_init_rank_scalable = nullptr;
-  decltype(&ncclCommGetAsyncError) comm_get_async_error = nullptr;
-  decltype(&ncclCommAbort) comm_abort = nullptr;
-  decltype(&ncclCommFinalize) comm_finalize = nullptr;
-  decltype(&ncclCommDestroy) comm_destroy = nullptr;
-  decltype(&ncclGroupStart) group_start = nullptr;
-  decltype(&ncclGroupEnd) group_end = nullptr;
-  decltype(&ncclSend) send = nullptr;
-  decltype(&ncclRecv) recv = nullptr;
-  decltype(&ncclAllReduce) all_reduce = nullptr;
+  DTRUN_TABLE_OF(DTRUN_NCCL)
 
   std::string version;  // "2.28.9"
   std::string file;     // the library's file
