@@ -19,31 +19,29 @@ template <typename T>
 concept Choice = kNamesOf<T>
 .size() > 0;
 
+#define DTRUN_NAMES(Choice, ...) \
+  template <>                    \
+  inline constexpr auto kNamesOf<Choice> = std::to_array<std::string_view>({__VA_ARGS__})
+
 template <Choice T>
 std::string name_of(T choice) {
   return std::string(kNamesOf<T>[static_cast<std::size_t>(choice)]);
 }
 
 enum class DeviceType : std::uint8_t { kAuto, kCpu, kCuda };
-template <>
-inline constexpr auto kNamesOf<DeviceType> = std::to_array<std::string_view>({"auto", "cpu", "cuda"});
+DTRUN_NAMES(DeviceType, "auto", "cpu", "cuda");
 
 enum class ModelType : std::uint8_t { kConvnet, kMlp, kGpt2, kResnet, kLayers };
-template <>
-inline constexpr auto kNamesOf<ModelType> = std::to_array<std::string_view>({"convnet", "mlp", "gpt2",
-                                                                             "resnet", "layers"});
+DTRUN_NAMES(ModelType, "convnet", "mlp", "gpt2", "resnet", "layers");
 
 enum class BlockType : std::uint8_t { kBasic, kBottleneck };
-template <>
-inline constexpr auto kNamesOf<BlockType> = std::to_array<std::string_view>({"basic", "bottleneck"});
+DTRUN_NAMES(BlockType, "basic", "bottleneck");
 
 enum class StemType : std::uint8_t { kImagenet, kCifar };
-template <>
-inline constexpr auto kNamesOf<StemType> = std::to_array<std::string_view>({"imagenet", "cifar"});
+DTRUN_NAMES(StemType, "imagenet", "cifar");
 
 enum class ActivationType : std::uint8_t { kRelu, kGelu };
-template <>
-inline constexpr auto kNamesOf<ActivationType> = std::to_array<std::string_view>({"relu", "gelu"});
+DTRUN_NAMES(ActivationType, "relu", "gelu");
 
 enum class DataType : std::uint8_t {
   kFashionMnist,
@@ -55,19 +53,14 @@ enum class DataType : std::uint8_t {
   kCifar100,
   kSynthetic
 };
-template <>
-inline constexpr auto kNamesOf<DataType> = std::to_array<std::string_view>({"fashion_mnist", "idx", "tokens",
-                                                                            "text", "csv", "cifar10",
-                                                                            "cifar100", "synthetic"});
+DTRUN_NAMES(DataType, "fashion_mnist", "idx", "tokens", "text", "csv", "cifar10", "cifar100", "synthetic");
 
 // The first of Quantization (worker/quantize/blocks.h).
 enum class QuantizeAware : std::uint8_t { kInt8, kInt4 };
-template <>
-inline constexpr auto kNamesOf<QuantizeAware> = std::to_array<std::string_view>({"int8", "int4"});
+DTRUN_NAMES(QuantizeAware, "int8", "int4");
 
 enum class OptimizerType : std::uint8_t { kSgd, kAdamW };
-template <>
-inline constexpr auto kNamesOf<OptimizerType> = std::to_array<std::string_view>({"sgd", "adamw"});
+DTRUN_NAMES(OptimizerType, "sgd", "adamw");
 
 // Of the learning rate, as in transformers.
 enum class SchedulerType : std::uint8_t {
@@ -81,41 +74,32 @@ enum class SchedulerType : std::uint8_t {
   kInverseSqrt,
   kWarmupStableDecay,
 };
-template <>
-inline constexpr auto kNamesOf<SchedulerType> = std::to_array<std::string_view>(
-    {"constant", "constant_with_warmup", "linear", "cosine", "cosine_with_restarts", "cosine_with_min_lr",
-     "polynomial", "inverse_sqrt", "warmup_stable_decay"});
+DTRUN_NAMES(SchedulerType, "constant", "constant_with_warmup", "linear", "cosine", "cosine_with_restarts",
+            "cosine_with_min_lr", "polynomial", "inverse_sqrt", "warmup_stable_decay");
 
 // How a learning rate rises or falls.
 enum class RampShape : std::uint8_t { kLinear, kCosine, kOneMinusSqrt };
-template <>
-inline constexpr auto kNamesOf<RampShape> = std::to_array<std::string_view>({"linear", "cosine", "1-sqrt"});
+DTRUN_NAMES(RampShape, "linear", "cosine", "1-sqrt");
 
 enum class ReductionType : std::uint8_t { kTree, kRing };
-template <>
-inline constexpr auto kNamesOf<ReductionType> = std::to_array<std::string_view>({"tree", "ring"});
+DTRUN_NAMES(ReductionType, "tree", "ring");
 
 enum class DivergenceAction : std::uint8_t { kStop, kWarn };
-template <>
-inline constexpr auto kNamesOf<DivergenceAction> = std::to_array<std::string_view>({"stop", "warn"});
+DTRUN_NAMES(DivergenceAction, "stop", "warn");
 
 // What else gets the metrics, beside metrics.jsonl.
 enum class ReportTo : std::uint8_t { kNone, kTensorBoard };
-template <>
-inline constexpr auto kNamesOf<ReportTo> = std::to_array<std::string_view>({"none", "tensorboard"});
+DTRUN_NAMES(ReportTo, "none", "tensorboard");
 
 // When something is done; at the end of the run in any case.
 enum class IntervalStrategy : std::uint8_t { kSteps, kEpoch, kNo };
-template <>
-inline constexpr auto kNamesOf<IntervalStrategy> = std::to_array<std::string_view>({"steps", "epoch", "no"});
+DTRUN_NAMES(IntervalStrategy, "steps", "epoch", "no");
 
 enum class BestMetric : std::uint8_t { kLoss, kAccuracy };
-template <>
-inline constexpr auto kNamesOf<BestMetric> = std::to_array<std::string_view>({"loss", "accuracy"});
+DTRUN_NAMES(BestMetric, "loss", "accuracy");
 
 enum class RecoveryMode : std::uint8_t { kMemory, kCheckpoint };
-template <>
-inline constexpr auto kNamesOf<RecoveryMode> = std::to_array<std::string_view>({"memory", "checkpoint"});
+DTRUN_NAMES(RecoveryMode, "memory", "checkpoint");
 
 // A field that is one of these enums, or optionally one, whichever it is.
 class ChoiceRef {
