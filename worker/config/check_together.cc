@@ -105,14 +105,6 @@ void check_best_model(const TrainConfig& train, Faults* faults) {
   }
 }
 
-void check_cpu_only(const JobConfig& config, Faults* faults) {
-  if (config.device != DeviceType::kCuda || faults->at("/device")) return;
-  if (config.train.in_lock_step())
-    faults->add("/train/batch_norm_group",
-                "needs device \"cpu\": a GPU's work for a microbatch is enqueued as a whole, and cannot wait "
-                "for other microbatches at each batch norm; found device \"cuda\"");
-}
-
 void check_distillation(const TrainConfig& train, Faults* faults) {
   if (train.distill_from || faults->at("/train/distill_from")) return;
   const TrainConfig usual;
@@ -230,7 +222,6 @@ void check_together(const JobConfig& config, Faults* faults) {
     faults->add("/train/nesterov", "has no effect with optim \"" + name_of(train.optim) + "\" (use \"sgd\")");
   else if (train.nesterov && !faults->at("/train/momentum") && train.momentum == 0)
     faults->add("/train/nesterov", "needs a momentum, which is 0");
-  check_cpu_only(config, faults);
   check_distillation(train, faults);
   check_batch_norm_group(config, batches_known && train.global_batch_size % train.micro_batch_size == 0,
                          faults);

@@ -287,7 +287,7 @@ const std::vector<Option>& table() {
        .description =
            "Microbatches that batch norms normalise together: 1, another power of two that divides "
            "those of a step, or 0, all, which is PyTorch's SyncBatchNorm. With more than 1 they go in "
-           "lock step, and a worker needs the memory for all of its microbatches. For the CPU.",
+           "lock step, and a worker needs the memory for all of its microbatches.",
        .range = {.min = 0, .max = kMaxBatch}},
       {.pointer = "/train/dataloader_drop_last",
        .field = in<kTrain, &TrainConfig::dataloader_drop_last>,

@@ -177,6 +177,10 @@ using Work = std::variant<Matmul, AddRow, SumRows, Normalize, NormalizeBackward,
                           CrossEntropy, Elementwise, Convolve, ConvolveInGradient, ConvolveWeightGradient,
                           Pool, PoolBackward, Average, AverageBackward, Clear, Ready, Join>;
 
+inline bool is_batch_norm(const Work& work) {
+  return std::holds_alternative<BatchNormalize>(work) || std::holds_alternative<BatchNormalizeBackward>(work);
+}
+
 // Bytes that a step reads or writes.
 struct ByteRange {
   Place place;

@@ -66,10 +66,11 @@ float* GradientStep::run(const StepPlan& plan, const float* weights, const std::
     StepClock::Scope computing(clock_, StepClock::kMath);
     const Range range(device_, Operation::Kind::kWait);
     lanes_.run([&](int, Lane& lane) {
-      if (next && lanes_.size() == 1) prepare(lane, *next);
+      if (next && lanes_.size() == 1 && !lock_step_) prepare(lane, *next);
       lane.stream().wait();
       if (!all_reduce_.has_peers()) lane.gradients().wait();
     });
+    if (lock_step_) lock_step_->wait(!all_reduce_.has_peers());
   }
   if (!all_reduce_.has_peers()) return all_reduce_.finish();
   StepClock::Scope waiting(clock_, StepClock::kGradients);

@@ -32,14 +32,7 @@ LockStep::LockStep(const TrainConfig& config, const Program& program, const Data
       device_(device),
       lanes_(lanes),
       clock_(clock),
-      widths_(widths_of(program)) {
-  if (!device.arithmetic().device_is_host())
-    throw WorkerError(
-        kExitConfig, "/train/batch_norm_group: " + std::to_string(config.batch_norm_group) +
-                         " trains on CPUs alone so far: a GPU's work for a microbatch is enqueued as a "
-                         "whole, and cannot wait for other microbatches at each batch norm; leave it out, or "
-                         "set device to \"cpu\"");
-}
+      widths_(widths_of(program)) {}
 
 void LockStep::run(const Step& step) {
   own_ = leaves_of_rank(step.leaves, group_.rank(), group_.size());
@@ -66,6 +59,13 @@ void LockStep::run(const Step& step) {
     step.completed(leaf, *at.lane);
   });
   clock_.add({}, own_.end - own_.begin);
+}
+
+void LockStep::wait(bool gradients_too) {
+  for (const Leaf& at : leaves_) {
+    at.lane->stream().wait();
+    if (gradients_too) at.lane->gradients().wait();
+  }
 }
 
 void LockStep::each_leaf(StepClock::Part part, const std::function<void(std::int64_t leaf, Leaf& at)>& work) {

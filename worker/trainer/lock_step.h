@@ -24,8 +24,7 @@ namespace dtrun::worker {
 
 class LockStep {
  public:
-  // All references must outlive this. `lanes`: whose threads do the work. Throws WorkerError (EX_CONFIG) on a
-  // device that has no such lanes.
+  // All references must outlive this. `lanes`: whose threads do the work.
   LockStep(const TrainConfig& config, const Program& program, const Dataset& data, ProcessGroup& group,
            Device& device, LaneTeam& lanes, StepClock& clock);
 
@@ -39,6 +38,8 @@ class LockStep {
   };
   // All ranks call it. Throws the process group's exceptions, and the lanes'.
   void run(const Step& step);
+  // Until the device has done what the lanes enqueued, maybe with what was enqueued behind the gradients.
+  void wait(bool gradients_too);
 
  private:
   struct Leaf {

@@ -117,6 +117,42 @@ TEST_CASE("with a teacher and rounded weights any number of ranks trains to the 
 }
 
 TEST_CASE(
+    "batch norms over groups of microbatches have the same bits on any number of GPUs, and are those of one "
+    "microbatch with all samples") {
+  const Job job;
+  const auto config = [&](const std::string& output, int micro, int group, bool bf16) {
+    JobConfig norms = small_job(job, output);
+    norms.model = {
+        .type = ModelType::kResnet, .depths = {1, 1}, .embedding_size = 8, .stem = StemType::kImagenet};
+    norms.train.micro_batch_size = micro, norms.train.batch_norm_group = group;
+    norms.train.bf16 = bf16, norms.train.logging_steps = 1, norms.train.eval_steps = 0;
+    return norms;
+  };
+  for (const bool bf16 : {false, true}) {
+    CAPTURE(bf16);
+    const JobConfig alone = config(bf16 ? "alone in bf16" : "alone", 8, 0, bf16);
+    train_on_gpus(alone, 1);
+    for (const int world : {2, 3}) {
+      CAPTURE(world);
+      cuda_on_cpu::settings = {.streams = cuda_on_cpu::Policy::kRandom, .seed = static_cast<unsigned>(world)};
+      const JobConfig together = config(std::to_string(world) + (bf16 ? " in bf16" : ""), 8, 0, bf16);
+      train_on_gpus(together, world);
+      CHECK(bytes_of_model(together) == bytes_of_model(alone));
+    }
+    cuda_on_cpu::settings = {};
+  }
+  const JobConfig cpu = config("cpu", 8, 0, false), whole = config("whole", 32, 1, false),
+                  apart = config("apart", 8, 1, false);
+  run_job(cpu, 1);
+  train_on_gpus(whole, 1);
+  train_on_gpus(apart, 1);
+  const double here = last_loss(job, "alone");
+  CHECK(last_loss(job, "cpu") == doctest::Approx(here).epsilon(1e-4));
+  CHECK(last_loss(job, "whole") == doctest::Approx(here).epsilon(1e-4));
+  CHECK(last_loss(job, "apart") != doctest::Approx(here).epsilon(3e-4));
+}
+
+TEST_CASE(
     "local replicas train to the same bytes on any number of GPUs, at once or in fragments, near the CPU's") {
   const Job job;
   for (const bool streams : {false, true}) {

@@ -19,10 +19,6 @@ class GroupNorm {
   // `at` must outlive this.
   explicit GroupNorm(const LaneMemory& at) : at_(at) {}
 
-  static bool is_norm(const Work& work) {
-    return std::holds_alternative<BatchNormalize>(work) ||
-           std::holds_alternative<BatchNormalizeBackward>(work);
-  }
   // The microbatch's sums for a norm's step. Also adds what follows from them to the gradient: the running
   // statistics' sums, or the parameters' gradients.
   std::span<double> sums_of(const Work& work) {

@@ -78,7 +78,7 @@ class PlannedLane final : public Lane, private LaneMemory {
     const std::size_t forward = steps_->forward.size(), all = forward + steps_->backward.size();
     for (; done_ < all; ++done_, summed_ = false) {
       const Step& step = done_ < forward ? steps_->forward[done_] : steps_->backward[done_ - forward];
-      if (in_lock_step_ && !summed_ && GroupNorm::is_norm(step.work)) {
+      if (in_lock_step_ && !summed_ && is_batch_norm(step.work)) {
         summed_ = true;
         std::span<double> sums;
         clock_.time(step, [&] { sums = norm_.sums_of(step.work); });

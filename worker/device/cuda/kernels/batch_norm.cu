@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kThreads)
     batch_norm_backward_kernel(BatchShape s, const std::uint32_t* real, const T* in, const float* weight,
                                const float* running_mean, const float* moments, const T* out_gradient,
                                bool add, T* in_gradient, bool add_parameters, float* weight_gradient,
-                               float* bias_gradient, float* sums_out) {
+                               float* bias_gradient, float* sums_out, const float* means) {
   wait_for_previous();
   SHARED_ARRAY(float, sums, kThreads);
   const unsigned c = blockIdx.x;
@@ -82,7 +82,8 @@ __global__ void __launch_bounds__(kThreads)
   }
   if (in_gradient == nullptr) return;
   const auto count = static_cast<float>(*real * s.pixels);
-  const float slope = weight[c] * scale, mean_d = d_bias / count, mean_dx = d_weight / count;
+  const float slope = weight[c] * scale, mean_d = means != nullptr ? means[c] : d_bias / count,
+              mean_dx = means != nullptr ? means[s.channels + c] : d_weight / count;
   each_value(s, 0, *real, [&](std::size_t at) {
     const float x = (to_float(in[at]) - mean) * scale;
     const float part = slope * (to_float(out_gradient[at]) - mean_d - x * mean_dx);
@@ -106,11 +107,11 @@ template <typename T>
 void batch_norm_backward(cudaStream_t stream, const BatchShape& shape, const std::uint32_t* real, const T* in,
                          const float* weight, const float* running_mean, const float* moments,
                          const T* out_gradient, bool add, T* in_gradient, bool add_parameters,
-                         float* weight_gradient, float* bias_gradient, float* sums) {
+                         float* weight_gradient, float* bias_gradient, float* sums, const float* means) {
   if (shape.channels == 0) return;
   launch(batch_norm_backward_kernel<T>, static_cast<unsigned>(shape.channels), kThreads, 0, stream, shape,
          real, in, weight, running_mean, moments, out_gradient, add, in_gradient, add_parameters,
-         weight_gradient, bias_gradient, sums);
+         weight_gradient, bias_gradient, sums, means);
 }
 
 #define DTRUN_BATCH_NORM(T)                                                                              \
@@ -118,7 +119,7 @@ void batch_norm_backward(cudaStream_t stream, const BatchShape& shape, const std
                            const float*, const float*, const float*, const float*, float*, T*);          \
   template void batch_norm_backward(cudaStream_t, const BatchShape&, const std::uint32_t*, const T*,     \
                                     const float*, const float*, const float*, const T*, bool, T*, bool,  \
-                                    float*, float*, float*);
+                                    float*, float*, float*, const float*);
 DTRUN_BATCH_NORM(float)
 DTRUN_BATCH_NORM(__nv_bfloat16)
 

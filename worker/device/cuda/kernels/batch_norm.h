@@ -24,11 +24,14 @@ void batch_norm(cudaStream_t stream, const BatchShape& shape, const std::uint32_
 
 // in_gradient: null if not wanted; that of a sample which is not real becomes 0. weight_gradient,
 // bias_gradient: of the flat gradient; `add_parameters` applies to these two. Overwrites sums [2][channels]
-// with the sums over real samples of the means of (x - c) and of (x - c)^2, c being running_mean.
+// with the sums over real samples of the means of (x - c) and of (x - c)^2, c being running_mean. `means`
+// [2][channels]: of the gradient of `out` and of its product with the normalised values, over all samples
+// that were normalised together; null: these.
 template <typename T>
 void batch_norm_backward(cudaStream_t stream, const BatchShape& shape, const std::uint32_t* real, const T* in,
                          const float* weight, const float* running_mean, const float* moments,
                          const T* out_gradient, bool add, T* in_gradient, bool add_parameters,
-                         float* weight_gradient, float* bias_gradient, float* sums);
+                         float* weight_gradient, float* bias_gradient, float* sums,
+                         const float* means = nullptr);
 
 }  // namespace dtrun::worker::cuda

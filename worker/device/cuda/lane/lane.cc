@@ -1,10 +1,11 @@
 // A lane on a GPU: carries out a schedule on the GPU's streams. Enqueues all work and waits only for an
-// evaluation's result.
+// evaluation's result and, in lock step, for a norm's sums.
 #include "worker/device/cuda/lane/lane.h"
 
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "worker/device/cuda/kernels/quantize.h"
 #include "worker/device/cuda/lane/checked_schedule.h"
 #include "worker/device/cuda/lane/graphs.h"
+#include "worker/device/cuda/lane/group_norm.h"
 #include "worker/device/cuda/lane/launcher.h"
 #include "worker/device/cuda/lane/microbatch_upload.h"
 #include "worker/device/cuda/lane/teacher_forward.h"
@@ -108,6 +110,32 @@ class CudaLane final : public Lane {
     run(microbatch, true, out);
   }
 
+  // Step by step: no graph waits for other microbatches.
+  void begin(const Microbatch& microbatch, float* out) override {
+    if (!norm_) norm_.emplace(arithmetic_, launcher_.memory(), schedule_);
+    load(microbatch, true, out);
+    round_samples();
+    samples_in_step_ = microbatch.samples, next_step_ = 0, summed_ = false;
+  }
+  std::span<double> go_on(const std::function<void(int bucket)>& ready) override {
+    ready_ = &ready;
+    const std::size_t forward = schedule_.forward.size(), all = forward + schedule_.backward.size();
+    for (; next_step_ < all; ++next_step_, summed_ = false) {
+      const bool backward = next_step_ >= forward;
+      const std::vector<Step>& steps = backward ? schedule_.backward : schedule_.forward;
+      const Step& step = steps[next_step_ - (backward ? forward : 0)];
+      if (next_step_ == forward && teacher_ && !summed_) teacher_->enqueue(stream_);
+      if (is_batch_norm(step.work) && !summed_) {
+        summed_ = true;
+        CudaStream& on = wait_for_others(step, steps);
+        const StepWatch::Scope watched(watch_, step, on);
+        return norm_->sums_of(step.work, samples_in_step_, on);
+      }
+      enqueue(step, steps);
+    }
+    return {};
+  }
+
   MicrobatchStats evaluate(const Microbatch& microbatch) override {
     run(microbatch, false, results_.data());
     arithmetic_.copy(stream_, host_results_.data(), results_.data(), kStatisticsFloats);
@@ -151,11 +179,15 @@ class CudaLane final : public Lane {
     return copy;
   }
 
-  void run(const Microbatch& microbatch, bool training, float* out) {
-    const nvtx::Range range("microbatch");
+  void load(const Microbatch& microbatch, bool training, float* out) {
     upload_.upload(microbatch);
     launcher_.memory().out = out;
     launcher_.set_training(training);
+  }
+
+  void run(const Microbatch& microbatch, bool training, float* out) {
+    const nvtx::Range range("microbatch");
+    load(microbatch, training, out);
     const auto record = [&] {
       recording_ = true;
       enqueue_all(training);
@@ -177,9 +209,7 @@ class CudaLane final : public Lane {
   }
 
   void enqueue_all(bool training) {
-    if constexpr (kRounds) {
-      if (samples_) round_samples();
-    }
+    round_samples();
     {
       const nvtx::Range range("forward");
       enqueue_steps(schedule_.forward);
@@ -193,13 +223,16 @@ class CudaLane final : public Lane {
   }
 
   void round_samples() {
-    const std::size_t count = capacity_ * program_.sample.shape.size();
-    const EventTimer::Scope timed(arithmetic_.timer(), stream_, [&] {
-      return vector_op("samples in bf16", count * sizeof(float), count * sizeof(T));
-    });
-    to_bf16(stream_.handle(), count, launcher_.memory().microbatch.values,
-            reinterpret_cast<T*>(samples_.data()));
-    check_launch("to_bf16");
+    if constexpr (kRounds) {
+      if (!samples_) return;
+      const std::size_t count = capacity_ * program_.sample.shape.size();
+      const EventTimer::Scope timed(arithmetic_.timer(), stream_, [&] {
+        return vector_op("samples in bf16", count * sizeof(float), count * sizeof(T));
+      });
+      to_bf16(stream_.handle(), count, launcher_.memory().microbatch.values,
+              reinterpret_cast<T*>(samples_.data()));
+      check_launch("to_bf16");
+    }
   }
 
   CudaStream& stream_of(const Step& step) {
@@ -208,18 +241,26 @@ class CudaLane final : public Lane {
   }
 
   void enqueue_steps(const std::vector<Step>& steps) {
-    for (const Step& step : steps) {
-      CudaStream& on = stream_of(step);
-      for (const int before : step.after) done_.at(&steps[before]).make_wait(on.handle());
-      {
-        const StepWatch::Scope watched(watch_, step, on);
-        if (const auto* const ready = std::get_if<Ready>(&step.work))
-          reach(step, *ready);
-        else
-          launcher_.launch(step, on.handle());
-      }
-      if (step.awaited) done_.at(&step).record(on.handle());
+    for (const Step& step : steps) enqueue(step, steps);
+  }
+  void enqueue(const Step& step, const std::vector<Step>& steps) {
+    CudaStream& on = wait_for_others(step, steps);
+    {
+      const StepWatch::Scope watched(watch_, step, on);
+      if (const auto* const ready = std::get_if<Ready>(&step.work))
+        reach(step, *ready);
+      else if (summed_)
+        norm_->finish(step.work, on);
+      else
+        launcher_.launch(step, on.handle());
     }
+    if (step.awaited) done_.at(&step).record(on.handle());
+  }
+  // Of the same list of steps. Returns the step's stream.
+  CudaStream& wait_for_others(const Step& step, const std::vector<Step>& steps) {
+    CudaStream& on = stream_of(step);
+    for (const int before : step.after) done_.at(&steps[before]).make_wait(on.handle());
+    return on;
   }
 
   void reach(const Step& step, const Ready& ready) {
@@ -257,6 +298,10 @@ class CudaLane final : public Lane {
   std::map<const Step*, CudaEvent> told_;  // for each Ready, recorded by a graph
   MicrobatchGraphs graphs_;
   bool recording_ = false;  // into a graph
+  // In lock step: the step that go_on() goes on with, and whether it is a norm whose sums were handed in.
+  std::optional<GroupNorm<T>> norm_;
+  std::size_t samples_in_step_ = 0, next_step_ = 0;
+  bool summed_ = false;
 };
 
 }  // namespace

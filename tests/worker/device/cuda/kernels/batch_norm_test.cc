@@ -129,3 +129,36 @@ TEST_CASE_TEMPLATE("a batch norm sees the real samples, or in an evaluation its 
       check_near(sums, e.sums, 2e-6, 50);
     }
 }
+
+TEST_CASE_TEMPLATE("the gradient of samples that were normalised with others has the means of them all", T,
+                   DTRUN_ACTIVATIONS) {
+  const BatchProblem<T> p({{4, 2, 300}, 3});
+  const BatchShape& s = p.s;
+  const std::vector<float> of_all = random_values<float>(9, 2 * s.channels);
+  std::vector<float> moments_of_all;
+  std::vector<double> wanted(p.in.size()), own(s.channels);
+  for (std::size_t c = 0; c < s.channels; ++c) {
+    const float scale = 1 / std::sqrt(p.variance[c]);
+    moments_of_all.insert(moments_of_all.end(), {p.mean[c], scale, p.variance[c]});
+    p.each(c, p.real, [&](std::size_t at) {
+      const double d = value_of(p.d[at]), x = (p.x(at) - p.mean[c]) * scale;
+      wanted[at] = p.weight[c] * scale * (d - of_all[c] - x * of_all[s.channels + c]);
+      own[c] += d * x;
+    });
+  }
+  const auto [d_in, d_weight, d_bias, sums] = in_all_orders([&] {
+    const Memory<T> in(p.in), d(p.d);
+    const Memory<float> weight(p.weight), mean(p.mean), moments(moments_of_all), means(of_all);
+    const Memory<std::int32_t> real(std::vector<std::int32_t>{static_cast<std::int32_t>(p.real)});
+    std::tuple all{Memory<T>(p.in.size()), Memory<float>(s.channels), Memory<float>(s.channels),
+                   Memory<float>(2 * s.channels)};
+    auto& [d_in, d_weight, d_bias, sums] = all;
+    cuda::batch_norm_backward<T>(nullptr, s, reinterpret_cast<const std::uint32_t*>(real.data()), in.data(),
+                                 weight.data(), mean.data(), moments.data(), d.data(), false, d_in.data(),
+                                 false, d_weight.data(), d_bias.data(), sums.data(), means.data());
+    synchronize();
+    return all;
+  });
+  check_near(d_in, wanted, 5e-6, 10);
+  check_near(d_weight, own, 2e-6, 50);  // of these samples alone
+}
