@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "proto/base/memory_limit.h"
 #include "worker/base/error.h"
@@ -22,7 +23,7 @@ std::shared_ptr<const worker::Teacher> teacher_of(const worker::TrainConfig& tra
 }
 
 struct Question {
-  worker::JobConfig config;
+  worker::JobConfig config;  // with the device that was chosen
   worker::DatasetFacts data;
   worker::Spread spread;
 };
@@ -31,15 +32,18 @@ struct Question {
 std::optional<Question> question_of(const JobSpec& spec) {
   const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program);
   if (trainer == nullptr) return std::nullopt;
-  const Result<worker::JobConfig> config = worker::parse_config(trainer->config_json, "config", {});
+  Result<worker::JobConfig> config = worker::parse_config(trainer->config_json, "config", {});
   if (!config.ok()) return std::nullopt;
-  const bool on_host =
-      !trainer->cuda || trainer->in_memory_checkpoints || config.value().train.has_local_replicas();
-  if (!on_host) return std::nullopt;
+  const worker::TrainConfig& train = config.value().train;
+  // The workers of other jobs on GPUs find out before their first step whether there is room.
+  if (trainer->cuda && !trainer->in_memory_checkpoints && !train.has_local_replicas() &&
+      !train.in_lock_step())
+    return std::nullopt;
   const Result<worker::DatasetFacts> data = worker::check_dataset(config.value().data);
   if (!data.ok()) return std::nullopt;
   // Microbatches in lock step wait until there are nodes enough: least_workers().
-  const int nodes = config.value().train.in_lock_step() ? spec.nodes.max : spec.nodes.min;
+  const int nodes = train.in_lock_step() ? spec.nodes.max : spec.nodes.min;
+  config.value().device = trainer->cuda ? worker::DeviceType::kCuda : worker::DeviceType::kCpu;
   return Question{.config = config.value(),
                   .data = data.value(),
                   .spread = {.lanes = trainer->lanes,
@@ -54,15 +58,24 @@ std::optional<worker::Available> address_space_of_worker(const worker::Spread& s
   const std::optional<std::uint64_t> limit = memory_limit();
   if (!limit) return std::nullopt;
   const std::uint64_t stacks = static_cast<std::uint64_t>(kThreads + spread.lanes) * stack_of_a_thread();
-  return worker::Available{.bytes = *limit - std::min(*limit, stacks),
-                           .by = std::to_string(*limit >> 20) +
-                                 " MiB for each process, ulimit -v, less the stacks of its threads"};
+  return worker::Available{
+      .bytes = *limit - std::min(*limit, stacks),
+      .by = std::to_string(*limit >> 20) + " MiB for each process, ulimit -v, less the stacks of its threads",
+      .of_each = true};
 }
 
-// A node with one of the workers.
-worker::Spread alone(worker::Spread spread) {
-  spread.workers_of_node = 1;
-  return spread;
+std::vector<worker::Available> limits_of(const JobSpec& spec, const Question& question,
+                                         const std::optional<worker::Available>& of_node) {
+  std::vector<worker::Available> limits;
+  if (question.config.device == worker::DeviceType::kCuda) {
+    const auto least = std::ranges::min_element(spec.gpus, {}, &Gpu::memory);
+    if (question.config.train.in_lock_step() && least != spec.gpus.end() && least->memory > 0)
+      limits.push_back({.bytes = least->memory, .by = "each GPU, " + least->name, .of_each = true});
+    return limits;
+  }
+  if (of_node) limits.push_back(*of_node);
+  if (const auto each = address_space_of_worker(question.spread)) limits.push_back(*each);
+  return limits;
 }
 
 }  // namespace
@@ -71,12 +84,12 @@ Status check_memory(const JobSpec& spec, const std::optional<worker::Available>&
   const std::optional<Question> question = question_of(spec);
   if (!question) return {};
   const auto& [config, data, spread] = *question;
-  if (std::get<BuiltinTrainer>(spec.program).cuda)
-    return available ? worker::check_host_memory(config, data, spread, *available) : Status();
+  Status status;
+  if (config.device == worker::DeviceType::kCuda && available)
+    status = worker::check_host_memory(config, data, spread, *available);
   const auto teacher = teacher_of(config.train, data.spec);
-  const std::optional<worker::Available> each = address_space_of_worker(spread);
-  Status status = available ? worker::check_memory(config, data, spread, *available, teacher) : Status();
-  if (status.ok() && each) status = worker::check_memory(config, data, alone(spread), *each, teacher);
+  for (const worker::Available& limit : limits_of(spec, *question, available))
+    if (status.ok()) status = worker::check_memory(config, data, spread, limit, teacher);
   return status;
 } catch (const worker::WorkerError&) {
   return {};
@@ -88,9 +101,8 @@ void find_least_workers(JobSpec* spec, const std::optional<worker::Available>& a
   const auto& [config, data, spread] = *question;
   const auto teacher = teacher_of(config.train, data.spec);
   int& least = std::get<BuiltinTrainer>(spec->program).least_workers;
-  if (available) least = worker::least_workers(config, data, spread, *available, teacher);
-  if (const std::optional<worker::Available> each = address_space_of_worker(spread))
-    least = std::max(least, worker::least_workers(config, data, alone(spread), *each, teacher));
+  for (const worker::Available& limit : limits_of(*spec, *question, available))
+    least = std::max(least, worker::least_workers(config, data, spread, limit, teacher));
 }
 
 std::string small_shm_notice(const JobSpec& spec, const std::optional<std::uint64_t>& size) {

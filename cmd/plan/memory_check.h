@@ -11,8 +11,8 @@
 namespace dtrun::cmd {
 
 // EX_CONFIG if memory is short, with the numbers and what to change. OK for other programs than the built-in
-// trainer, for workers that compute in the memory of GPUs, and for a config that the workers will refuse
-// anyway.
+// trainer and for a config that the workers will refuse anyway. The memory of GPUs is looked at for
+// microbatches in lock step alone.
 Status check_memory(const JobSpec& spec, const std::optional<worker::Available>& available);
 
 // Fills in the workers that the job must have for this machine's memory to be enough for its own.

@@ -119,9 +119,10 @@ std::string processor_of(const JobSpec& spec) {
 // If the program does not answer, the workers find out.
 void find_facts_for_others(JobSpec* spec) {
   auto* const trainer = std::get_if<BuiltinTrainer>(&spec->program);
-  if (trainer == nullptr || spec->nodes.max <= 1) return;
-  trainer->processor = processor_of(*spec);
-  find_least_workers(spec, read_available_memory("/"));
+  if (trainer == nullptr) return;
+  if (spec->nodes.max > 1) trainer->processor = processor_of(*spec);
+  // A GPU that loses its worker leaves its memory to nobody, so that those of one node may be too few, too.
+  if (spec->nodes.max > 1 || trainer->cuda) find_least_workers(spec, read_available_memory("/"));
 }
 
 void find_writer(JobSpec* spec) {

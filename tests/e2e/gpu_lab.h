@@ -65,6 +65,8 @@ inline std::vector<Model> models() {
 // Simulated GPUs, and jobs on them.
 class Lab {
  public:
+  // `more` of each GPU: alike().
+  explicit Lab(const std::string& more = "") : gpus_(alike(kGpus, more)) {}
   Words job(const Model& model, int workers, const std::string& output, int steps,
             const Words& overrides = {}, const Words& options = {}) const {
     const Json config{{"output_dir", (folder_ / output).string()},
@@ -106,7 +108,7 @@ class Lab {
 
  private:
   const Site site_;
-  const FakeGpus gpus_{alike(kGpus)};
+  const FakeGpus gpus_;
   const Folder folder_;
 };
 

@@ -130,6 +130,45 @@ TEST_CASE("local replicas on GPUs: the same bytes whoever computes them, also wh
   }
 }
 
+TEST_CASE(
+    "batch norms over all microbatches: the same bytes on 1, 2 and 3 GPUs, which wait for a lost worker's "
+    "where "
+    "their own memory is too small") {
+  const Model norms{"resnet",
+                    {{"type", "resnet"}, {"stem", "cifar"}, {"depths", {1, 1}}, {"embedding_size", 8}},
+                    {{"type", "synthetic"}, {"samples", 600}, {"shape", {1, 12, 12}}}};
+  const Words all{"train.batch_norm_group=0"};
+  constexpr int kSteps = 12;
+  std::string alone;
+  {
+    const Lab lab;
+    for (const int workers : {1, 2, 3}) {
+      CAPTURE(workers);
+      const std::string name = "on " + std::to_string(workers);
+      const Ended ended = lab.run(lab.job(norms, workers, name, kSteps, all));
+      REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
+      if (workers == 1) alone = lab.model(name);
+      CHECK(lab.model(name) == alone);
+    }
+    CHECK_FALSE(alone.empty());
+  }
+  const Lab small(", \"memory\": 600000");
+  const Ended refused = small.run(small.job(norms, 1, "out", kSteps, all));
+  CHECK(refused.exit_code == 78);
+  CHECK_MESSAGE(says(refused, "not enough memory: the worker needs "), refused.err);
+  CHECK_MESSAGE(says(refused, " (each GPU, NVIDIA H200). "), refused.err);
+  Process killed(small.job(norms, 2, "out", kSteps, all, {"--max_restarts", "1"}), small.variables());
+  REQUIRE(eventually([&] { return metrics_lines(small.output("out")) >= 2; }));
+  const std::vector<pid_t> workers = children_of(killed.pid(), "dtrun-worker");
+  REQUIRE(workers.size() == 2);
+  kill(workers[1], SIGKILL);
+  const Ended ended = killed.end();
+  CHECK_MESSAGE(ended.exit_code == 0, ended.err);
+  CHECK_MESSAGE(says(ended, "going on at step "), ended.err);
+  CHECK_MESSAGE(!says(ended, " with 1 worker"), ended.err);  // as it does where there is memory
+  CHECK(small.model("out") == alone);
+}
+
 TEST_CASE("a checkpoint goes from the GPU to the CPU and back, and the change is told") {
   const Lab lab;
   Model one = models()[0];

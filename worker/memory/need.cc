@@ -16,6 +16,7 @@
 #include "worker/optim/optimizer.h"
 #include "worker/reduction/accumulator.h"
 #include "worker/reduction/exchange_plan.h"
+#include "worker/schedule/schedule.h"
 
 namespace dtrun::worker {
 namespace {
@@ -110,10 +111,20 @@ Program program_of(const JobConfig& config, const DatasetFacts& data,
   return program;
 }
 
-std::uint64_t node_need(const JobConfig& config, const Program& program, const DatasetFacts& data,
-                        const Spread& spread) {
+std::uint64_t lane_bytes(const TrainConfig& train, bool gpu, const Program& program,
+                         bool forward_only = false) {
+  if (!gpu) return kFloat * cpu_lane_floats(program, train.micro_batch_size, forward_only);
+  PlanFor plan = schedule::plan_for_gpu(train.bf16);
+  plan.forward_only = forward_only;
+  return make_plan(program, train.micro_batch_size, plan).arena * (train.bf16 ? 2 : kFloat);
+}
+
+// Of those who share what is available: the worker that saves, or all of a node.
+std::uint64_t need_of(const JobConfig& config, const Program& program, const DatasetFacts& data,
+                      const Spread& spread, const Available& available) {
   const auto need = [&](bool saves) { return memory_need(config, program, data, spread, saves).total(); };
-  return need(true) + (spread.workers_of_node > 1 ? (spread.workers_of_node - 1) * need(false) : 0);
+  const int others = available.of_each ? 0 : spread.workers_of_node - 1;
+  return need(true) + (others > 0 ? others * need(false) : 0);
 }
 
 // The largest of `values` that fits. REQUIRES: `values` ascend, and smaller values than one that fits fit
@@ -133,16 +144,17 @@ std::vector<int> below(int value) {
 // The smallest world size from which on a node's part fits, of microbatches in lock step. REQUIRES: that of
 // `spread` fits.
 int least_world_size(const JobConfig& config, const Program& program, const DatasetFacts& data,
-                     const Spread& spread, std::uint64_t available) {
+                     const Spread& spread, const Available& available) {
   const auto fits = [&](int workers) {
     Spread fewer = spread;
     fewer.world_size = workers;
-    return node_need(config, program, data, fewer) <= available;
+    return need_of(config, program, data, fewer, available) <= available.bytes;
   };
   // Workers beyond the microbatches change nothing.
   const auto leaves = static_cast<int>(leaves_of_step(config.train, data.train));
-  int least = std::min(spread.world_size, std::max(leaves, spread.workers_of_node));
-  for (int fewer = spread.workers_of_node; fewer < least;) {
+  const int fewest = available.of_each ? 1 : spread.workers_of_node;
+  int least = std::min(spread.world_size, std::max(leaves, fewest));
+  for (int fewer = fewest; fewer < least;) {
     const int between = fewer + (least - fewer) / 2;
     fits(between) ? least = between : fewer = between + 1;
   }
@@ -152,7 +164,7 @@ int least_world_size(const JobConfig& config, const Program& program, const Data
 // Finds changes of the config that would make the job fit.
 class WaysOut {
  public:
-  WaysOut(const JobConfig& config, const DatasetFacts& data, const Spread& spread, std::uint64_t available,
+  WaysOut(const JobConfig& config, const DatasetFacts& data, const Spread& spread, const Available& available,
           std::shared_ptr<const Teacher> teacher)
       : config_(config), data_(data), spread_(spread), available_(available), teacher_(std::move(teacher)) {}
 
@@ -164,25 +176,25 @@ class WaysOut {
     say("train.micro_batch_size=", largest_that_fits<int>(smaller_microbatches(), [&](int rows) {
           JobConfig other = config_;
           other.train.micro_batch_size = rows;
-          return need(other, spread_) <= available_;
+          return need(other, spread_) <= available_.bytes;
         }));
     JobConfig recomputes = config_;
     recomputes.model.gradient_checkpointing = true;
     const bool can_recompute =
         config_.model.type == ModelType::kGpt2 && !config_.model.gradient_checkpointing;
-    if (can_recompute && need(recomputes, spread_) <= available_)
+    if (can_recompute && need(recomputes, spread_) <= available_.bytes)
       ways.push_back("model.gradient_checkpointing=true");
     say("--lanes ", largest_that_fits<int>(below(spread_.lanes), [&](int lanes) {
-          return need(config_, with_lanes(spread_, lanes)) <= available_;
+          return need(config_, with_lanes(spread_, lanes)) <= available_.bytes;
         }));
     say(("--lanes " + std::to_string(spread_.lanes) + " --nproc_per_node ").c_str(),
         largest_that_fits<int>(below(spread_.workers_of_node), [&](int workers) {
-          return need(config_, with_workers(spread_, workers)) <= available_;
+          return need(config_, with_workers(spread_, workers)) <= available_.bytes;
         }));
     if (const auto nodes = more_nodes()) ways.push_back("--nnodes " + std::to_string(*nodes));
     JobConfig without_copies = config_;
     without_copies.recovery.in_memory_checkpoint_steps = 0;
-    if (config_.recovery.in_memory_checkpoint_steps > 0 && need(without_copies, spread_) <= available_)
+    if (config_.recovery.in_memory_checkpoint_steps > 0 && need(without_copies, spread_) <= available_.bytes)
       ways.push_back("recovery.in_memory_checkpoint_steps=0");
     if (!ways.empty()) return "it fits with " + join(ways, " or ");
     return all_together(can_recompute);
@@ -190,7 +202,7 @@ class WaysOut {
 
  private:
   std::uint64_t need(const JobConfig& config, const Spread& spread) const {
-    return node_need(config, program_of(config, data_, teacher_), data_, spread);
+    return need_of(config, program_of(config, data_, teacher_), data_, spread, available_);
   }
   static Spread with_lanes(Spread spread, int lanes) {
     spread.lanes = lanes;
@@ -211,7 +223,7 @@ class WaysOut {
   std::optional<int> more_nodes() const {
     Spread most = spread_;
     most.world_size = std::max(most.world_size, static_cast<int>(leaves_of_step(config_.train, data_.train)));
-    if (!config_.train.in_lock_step() || need(config_, most) > available_) return std::nullopt;
+    if (!config_.train.in_lock_step() || need(config_, most) > available_.bytes) return std::nullopt;
     const int least =
         least_world_size(config_, program_of(config_, data_, teacher_), data_, most, available_);
     return (least + spread_.workers_of_node - 1) / spread_.workers_of_node;
@@ -227,7 +239,7 @@ class WaysOut {
     least.model.gradient_checkpointing = least.model.gradient_checkpointing || can_recompute;
     const std::uint64_t bytes = need(least, with_lanes(with_workers(spread_, 1), 1));
     const std::string with = changes.empty() ? "" : " with " + join(changes, " ");
-    if (bytes <= available_) return "it fits" + with;
+    if (bytes <= available_.bytes) return "it fits" + with;
     return "even" + (with.empty() ? " as small as it can be" : with) + " it needs " + in_gigabytes(bytes) +
            ": choose a smaller model, or a machine with more memory";
   }
@@ -235,7 +247,7 @@ class WaysOut {
   const JobConfig& config_;
   const DatasetFacts& data_;
   const Spread spread_;
-  const std::uint64_t available_;
+  const Available& available_;
   const std::shared_ptr<const Teacher> teacher_;
 };
 
@@ -277,12 +289,16 @@ MemoryNeed memory_need(const JobConfig& config, const Program& program, const Da
   need.optimizer =
       vector * (replicas == 0 ? slots : outer_slot_names(config.train).size() + replicas * slots);
   need.gradients = gradient_bytes(config.train, program, data.train, spread);
-  need.activations = lanes * kFloat * cpu_lane_floats(program, config.train.micro_batch_size);
+  const bool gpu = config.device == DeviceType::kCuda;
+  need.activations = lanes * lane_bytes(config.train, gpu, program);
   if (program.teacher)
-    need.activations +=
-        lanes * kFloat * cpu_lane_floats(program.teacher->program, config.train.micro_batch_size, true);
+    need.activations += lanes * lane_bytes(config.train, gpu, program.teacher->program, true);
   need.batches = lanes * rows * kFloat *
                  (program.sample.shape.size() + static_cast<std::uint64_t>(program.sample.targets));
+  if (gpu) {
+    need.batches *= 3;  // two more are on their way
+    return need;        // the rest lies in the host's memory, or goes there if the GPU has no room
+  }
   constexpr std::uint64_t kSumsOfLeaf = 3 * kFloat + sizeof(Block) + sizeof(float*);
   need.evaluation = need.batches + (static_cast<std::uint64_t>(data.test) + rows - 1) / rows * kSumsOfLeaf;
   need.data = data.bytes;
@@ -360,9 +376,9 @@ Status check_host_memory(const JobConfig& config, const DatasetFacts& data, cons
 Status check_memory(const JobConfig& config, const DatasetFacts& data, const Spread& spread,
                     const Available& available, std::shared_ptr<const Teacher> teacher) {
   const Program program = program_of(config, data, teacher);
-  const std::uint64_t need = node_need(config, program, data, spread);
+  const std::uint64_t need = need_of(config, program, data, spread, available);
   if (need <= available.bytes) return Status();
-  const bool several = spread.workers_of_node > 1;
+  const bool several = spread.workers_of_node > 1 && !available.of_each;
   return Status(kExitConfig, "not enough memory: " +
                                  (several ? std::to_string(spread.workers_of_node) + " workers need "
                                           : std::string("the worker needs ")) +
@@ -370,16 +386,16 @@ Status check_memory(const JobConfig& config, const DatasetFacts& data, const Spr
                                  in_gigabytes(available.bytes) + " (" + available.by + "). " +
                                  (several ? "The one that saves needs " : "It is ") +
                                  in_words(memory_need(config, program, data, spread, true)) + "; " +
-                                 WaysOut(config, data, spread, available.bytes, std::move(teacher)).run());
+                                 WaysOut(config, data, spread, available, std::move(teacher)).run());
 }
 
 int least_workers(const JobConfig& config, const DatasetFacts& data, const Spread& spread,
                   const Available& available, std::shared_ptr<const Teacher> teacher) {
   if (!config.train.in_lock_step()) return 1;
   const int least =
-      least_world_size(config, program_of(config, data, std::move(teacher)), data, spread, available.bytes);
-  // Fewer than a node's own need no more than these: they share its memory.
-  return least > spread.workers_of_node ? least : 1;
+      least_world_size(config, program_of(config, data, std::move(teacher)), data, spread, available);
+  // Fewer than a node's own need no more than these where they share its memory.
+  return available.of_each || least > spread.workers_of_node ? least : 1;
 }
 
 }  // namespace dtrun::worker

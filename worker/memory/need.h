@@ -1,6 +1,7 @@
 // The peak memory of a worker of the built-in trainer, part by part, and whether a node has it: computed
 // before anything is allocated. Pure: the caller knows the machine. The peak is in a step, with everything
-// allocated; the beginning (reading a checkpoint, initial values) and the end need no more.
+// allocated; the beginning (reading a checkpoint, initial values) and the end need no more. Of a config whose
+// device is a GPU it is what must lie in the GPU's memory, without what CUDA's libraries take.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +64,8 @@ std::string in_words(const MemoryNeed& need);
 // The memory that a machine has for a job.
 struct Available {
   std::uint64_t bytes = 0;
-  std::string by;  // source of the number, for people: "MemAvailable of /proc/meminfo"
+  std::string by;        // source of the number, for people: "MemAvailable of /proc/meminfo"
+  bool of_each = false;  // worker, as a GPU is; else of all of a node's
 };
 
 // EX_CONFIG if the data does not fit the model, or there is too little of it to train with.

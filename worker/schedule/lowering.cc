@@ -108,16 +108,6 @@ class Lowering {
 
 }  // namespace
 
-PlanFor plan_for_gpu(bool bf16) {
-  const std::size_t elements = bf16 ? 2 : 1;
-  // A piece begins at a multiple of 256 bytes.
-  return {.float_elements = elements,
-          .alignment = 64 * elements,
-          .whole_logits = true,
-          .attention_keeps_sums = true,
-          .joins_calls = true};
-}
-
 Schedule make_schedule(const Program& program, const Plan& plan, int samples, const Abilities& abilities) {
   return Lowering(program, plan, static_cast<std::size_t>(samples), abilities).run();
 }

@@ -221,8 +221,15 @@ struct Abilities {
   bool attention_adds = false, pools_with_relu = false;
 };
 
-// A GPU's requirements of a plan.
-PlanFor plan_for_gpu(bool bf16);
+// A GPU's requirements of a plan. A piece begins at a multiple of 256 bytes.
+inline PlanFor plan_for_gpu(bool bf16) {
+  const std::size_t elements = bf16 ? 2 : 1;
+  return {.float_elements = elements,
+          .alignment = 64 * elements,
+          .whole_logits = true,
+          .attention_keeps_sums = true,
+          .joins_calls = true};
+}
 
 // A schedule for microbatches of `samples` rows. REQUIRES: `plan` was made for `samples` and plan_for_gpu().
 Schedule make_schedule(const Program& program, const Plan& plan, int samples, const Abilities& abilities);

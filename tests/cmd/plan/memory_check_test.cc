@@ -81,3 +81,44 @@ TEST_CASE("microbatches in lock step wait for the nodes whose memory they need")
   CHECK(least(few) == 1);
   CHECK(least(few - 1) == 2);
 }
+
+TEST_CASE("microbatches in lock step wait for as many GPUs as have the memory, on one node too") {
+  worker::JobConfig config;
+  config.output_dir = "out";
+  config.model.type = worker::ModelType::kResnet;
+  config.model.stem = worker::StemType::kCifar;
+  config.data.type = worker::DataType::kSynthetic;
+  config.train.global_batch_size = 64, config.train.micro_batch_size = 8;
+  const worker::Available little{.bytes = 1 << 20, .by = "the test"};  // of the host
+  const auto spec_of = [&](int group, std::uint64_t gpu_bytes, int nproc) {
+    config.train.batch_norm_group = group;
+    JobSpec spec;
+    spec.nproc = nproc;
+    spec.gpus.assign(nproc, {.name = "Small", .memory = gpu_bytes});
+    spec.program = BuiltinTrainer{.worker_binary = "w",
+                                  .config_json = worker::to_canonical_json(config),
+                                  .output_dir = "out",
+                                  .cuda = true};
+    return spec;
+  };
+  const auto least = [&](const JobSpec& one) {
+    JobSpec spec = one;
+    find_least_workers(&spec, little);
+    return std::get<BuiltinTrainer>(spec.program).least_workers;
+  };
+  std::uint64_t of_eight = 1, enough = std::uint64_t{64} << 30;  // bytes
+  CHECK(least(spec_of(0, enough, 8)) == 1);
+  while (enough - of_eight > 1) {
+    const std::uint64_t between = of_eight + (enough - of_eight) / 2;
+    (check_memory(spec_of(0, between, 8), little).ok() ? enough : of_eight) = between;
+  }
+  CHECK(least(spec_of(0, enough, 8)) == 8);
+  CHECK(least(spec_of(0, enough * 3 / 2, 8)) == 4);  // two microbatches each, beside an evaluation's
+  const std::string refused = check_memory(spec_of(0, enough * 6 / 5, 4), little).message();
+  CHECK_MESSAGE(refused.starts_with("not enough memory: the worker needs "), refused);
+  CHECK_MESSAGE(refused.find("(each GPU, Small)") != std::string::npos, refused);
+  CHECK_MESSAGE(refused.find("--nnodes 2") != std::string::npos, refused);
+  CHECK(check_memory(spec_of(1, enough, 4), little).ok());  // nothing is known of the others' need
+  CHECK(least(spec_of(1, enough, 4)) == 1);
+  CHECK(check_memory(spec_of(0, 0, 4), little).ok());
+}

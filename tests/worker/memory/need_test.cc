@@ -116,8 +116,9 @@ TEST_CASE("microbatches in lock step ask for as many workers as their memory tak
   question.config.train.micro_batch_size = 4;
   question.config.train.batch_norm_group = 0;
   question.data.spec = {.shape = {1, 28, 28}, .classes = 10};
-  const auto least = [&](std::uint64_t bytes) {
-    return least_workers(question.config, question.data, question.spread, {.bytes = bytes, .by = "the test"});
+  const auto least = [&](std::uint64_t bytes, bool of_each = false) {
+    return least_workers(question.config, question.data, question.spread,
+                         {.bytes = bytes, .by = "the test", .of_each = of_each});
   };
   question.spread.world_size = 3;
   const std::uint64_t for_three = question.limit();
@@ -130,7 +131,9 @@ TEST_CASE("microbatches in lock step ask for as many workers as their memory tak
   CHECK(least(for_two) == 2);
   CHECK(least(2 * for_two) == 1);
   question.spread.workers_of_node = 2;
-  CHECK(least(2 * for_two) == 1);  // the two of a node, and one of them alone, which has their part
+  CHECK(least(2 * for_two) == 1);    // the two of a node, and one of them alone, which has their part
+  CHECK(least(for_two, true) == 2);  // but not of each
+  CHECK(least(2 * for_two, true) == 1);
   question.spread = {.lanes = 1, .workers_of_node = 1, .world_size = 1};
   CHECK(contains(question.with(for_three).message(), "; it fits with --nnodes 3"));
   question.config.train.batch_norm_group = 1;

@@ -17,6 +17,7 @@
 #include "tests/cuda_on_cpu/settings.h"
 #include "tests/worker/trainer/jobs.h"
 #include "worker/device/cuda_device.h"
+#include "worker/memory/need.h"
 #include "worker/trainer/gradient_step.h"
 
 namespace dtrun::worker {
@@ -116,6 +117,18 @@ TEST_CASE("with a teacher and rounded weights any number of ranks trains to the 
   CHECK(last_loss(job, "untaught") != doctest::Approx(here).epsilon(3e-4));
 }
 
+// Bytes that were said to be needed of the GPU of a single worker.
+double said_memory(JobConfig config) {
+  config.device = DeviceType::kCuda;
+  const DatasetFacts data = check_dataset(config.data).value();
+  return static_cast<double>(memory_need(config, make_program(config, data.spec), data, {}, true).total());
+}
+
+double used_memory(const Job& job, const std::string& output) {
+  const std::string metrics = job.metrics(output), name = "\"gpu_memory_used\":";
+  return std::stod(metrics.substr(metrics.rfind(name) + name.size()));
+}
+
 TEST_CASE(
     "batch norms over groups of microbatches have the same bits on any number of GPUs, and are those of one "
     "microbatch with all samples") {
@@ -130,8 +143,11 @@ TEST_CASE(
   };
   for (const bool bf16 : {false, true}) {
     CAPTURE(bf16);
-    const JobConfig alone = config(bf16 ? "alone in bf16" : "alone", 8, 0, bf16);
+    const std::string output = bf16 ? "alone in bf16" : "alone";
+    const JobConfig alone = config(output, 8, 0, bf16);
     train_on_gpus(alone, 1);
+    CHECK(said_memory(alone) < used_memory(job, output));
+    CHECK(said_memory(alone) > 0.66 * used_memory(job, output));
     for (const int world : {2, 3}) {
       CAPTURE(world);
       cuda_on_cpu::settings = {.streams = cuda_on_cpu::Policy::kRandom, .seed = static_cast<unsigned>(world)};
