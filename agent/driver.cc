@@ -122,9 +122,8 @@ void Driver::give_up(const Status& status) {
 Status Driver::prepare() {
   signals_.watch(loop_, [this](int number) { from_signal(number); });
   if (spec_.output.remote && spec_.output.remote->in_fd >= 0) listen_to_launcher();
-  const Result<std::size_t> unauthenticated_files =
-      allow_open_files(spec_.nproc + spec_.spares, spec_.nodes.max);
-  if (!unauthenticated_files.ok()) return unauthenticated_files.status();
+  ASSIGN_OR_RETURN(const std::size_t unauthenticated_files,
+                   allow_open_files(spec_.nproc + spec_.spares, spec_.nodes.max));
   if (std::error_code error; !spec_.log_dir.empty()) {
     std::filesystem::create_directories(run_dir(spec_), error);
     if (error) {
@@ -132,17 +131,16 @@ Status Driver::prepare() {
                                            run_dir(spec_).string() + ": " + error.message());
     }
   }
-  if (Status status = hold_master_port(); !status.ok()) return status;
-  auto link = Link::start(spec_.rendezvous, spec_.run_id, identity_.member_id, unauthenticated_files.value(),
-                          scratch_, loop_, [this](auto event) { from_client(std::move(event)); },
-                          {.notice =
-                               [this](const std::string& line) {
-                                 log_.write("notice", {{"text", line}});
-                                 console_.notice(line);
-                               },
-                           .page = [this](const std::string& text) { tell_page(text); }});
-  if (!link.ok()) return link.status();
-  link_ = std::move(link).value();
+  RETURN_IF_ERROR(hold_master_port());
+  ASSIGN_OR_RETURN(
+      link_, Link::start(spec_.rendezvous, spec_.run_id, identity_.member_id, unauthenticated_files, scratch_,
+                         loop_, [this](auto event) { from_client(std::move(event)); },
+                         {.notice =
+                              [this](const std::string& line) {
+                                log_.write("notice", {{"text", line}});
+                                console_.notice(line);
+                              },
+                          .page = [this](const std::string& text) { tell_page(text); }}));
   const std::vector<int> ports = ports_of(spec_.rendezvous.hosting);
   if (link_->hosting() && !ports.empty() && link_->port() != ports.front())
     console_.notice("port " + std::to_string(ports.front()) + " is taken: the coordinator is at " +

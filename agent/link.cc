@@ -72,8 +72,7 @@ Result<std::unique_ptr<Link>> Link::start(const RendezvousSpec& spec, const std:
                                           Scratch& scratch, Loop& loop, Sink sink, Tells tells) {
   std::unique_ptr<Link> link(
       new Link(spec, run_id, member_id, unauthenticated_files, loop, std::move(sink), std::move(tells)));
-  const Status begun = std::visit([&](const auto& kind) { return link->begin(kind, scratch); }, spec.hosting);
-  if (!begun.ok()) return begun;
+  RETURN_IF_ERROR(std::visit([&](const auto& kind) { return link->begin(kind, scratch); }, spec.hosting));
   return link;
 }
 
@@ -83,7 +82,7 @@ Status Link::begin(const Standalone&, Scratch& scratch) {
   if (Status made = scratch.make(); !made.ok())
     return Status(made.exit_code(), made.message() + "; set TMPDIR to a directory that can be written");
   host_ = rendezvous::unix_endpoint(coordinator_socket_in(scratch.path()));
-  if (Status hosted = host_on(host_); !hosted.ok()) return hosted;
+  RETURN_IF_ERROR(host_on(host_));
   start_client();
   return {};
 }

@@ -32,7 +32,7 @@ Result<LogFile> LogFile::open(const std::filesystem::path& path, std::uint64_t m
   file.writers_ = writers;
   file.path_ = path;
   file.max_size_ = max_size;
-  if (Status status = file.reopen(); !status.ok()) return status;
+  RETURN_IF_ERROR(file.reopen());
   return file;
 }
 
@@ -79,7 +79,7 @@ Status LogFile::write(std::string_view bytes) {
   while (is_open() && !bytes.empty()) {
     const std::size_t length = portion(bytes);
     if (length == 0) {
-      if (Status status = rotate(); !status.ok()) return status;
+      RETURN_IF_ERROR(rotate());
       continue;
     }
     const ssize_t n = ::write(file_.get(), bytes.data(), length);

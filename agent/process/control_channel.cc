@@ -48,14 +48,12 @@ void ControlChannel::take_messages() {
 }
 
 Result<std::optional<control::FromWorker>> ControlChannel::next() {
-  auto payload = frames_.next();
-  if (!payload.ok()) return payload.status();
-  if (!payload.value()) return std::optional<control::FromWorker>();
-  auto message = *frames_.form() == FrameReader::Form::kLines
-                     ? from_json_line(*payload.value())
-                     : message_of<control::FromWorker>(*payload.value());
-  if (!message.ok()) return message.status();
-  return std::optional(std::move(message).value());
+  ASSIGN_OR_RETURN(auto payload, frames_.next());
+  if (!payload) return std::optional<control::FromWorker>();
+  ASSIGN_OR_RETURN(auto message, *frames_.form() == FrameReader::Form::kLines
+                                     ? from_json_line(*payload)
+                                     : message_of<control::FromWorker>(*payload));
+  return std::optional(std::move(message));
 }
 
 void ControlChannel::write_some() {

@@ -40,10 +40,9 @@ PlaceOrNone find_indexed_job(const ClusterEnvironment& cluster, const GivenOptio
   if (!named && !said.nodes) return std::optional<Place>();
   const std::string job_name = hostname.substr(0, hostname.size() - suffix.size());
   Place place{.job = named ? "Kubernetes Job " + shown(job_name) : "Kubernetes Job"};
-  const Result<int> index = number_of(cluster, kIndex, 0, place.job);
-  if (!index.ok()) return index.status();
+  ASSIGN_OR_RETURN(const int index, number_of(cluster, kIndex, 0, place.job));
   place.agents = std::nullopt;
-  place.rank = index.value();
+  place.rank = index;
   place.node = hostname;
   place.is_replaced = true;
   if (named) {
@@ -66,13 +65,13 @@ PlaceOrNone find_indexed_job(const ClusterEnvironment& cluster, const GivenOptio
 
 PlaceOrNone find_leader_worker_set(const ClusterEnvironment& cluster, const GivenOptions&) {
   if (!has(cluster, "LWS_LEADER_ADDRESS")) return std::optional<Place>();
-  Result<Place> place = place_of_node(cluster, "LeaderWorkerSet", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX");
-  if (!place.ok()) return place.status();
-  place.value().node = first_label(cluster.hostname);
-  place.value().is_replaced = true;
-  place.value().first = text_of(cluster, "LWS_LEADER_ADDRESS");
-  place.value().run_id = run_id_of(first_label(place.value().first));
-  return std::optional(std::move(place).value());
+  ASSIGN_OR_RETURN(Place place,
+                   place_of_node(cluster, "LeaderWorkerSet", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX"));
+  place.node = first_label(cluster.hostname);
+  place.is_replaced = true;
+  place.first = text_of(cluster, "LWS_LEADER_ADDRESS");
+  place.run_id = run_id_of(first_label(place.first));
+  return std::optional(std::move(place));
 }
 
 // VC_TASK_HOSTS names the pods of each of the job's tasks; the one that the pod itself is in has its name.

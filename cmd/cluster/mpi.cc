@@ -22,12 +22,11 @@ std::string host_of_mpirun(const std::string& uri) {
 Result<Ranks> ranks_in(const ClusterEnvironment& cluster, const std::string& job, const char* rank,
                        const char* size, const char* local_rank, const char* local_size) {
   Ranks ranks;
-  const Status status = read_numbers(cluster, job,
-                                     {{rank, 0, &ranks.rank},
-                                      {size, 1, &ranks.size},
-                                      {local_rank, 0, &ranks.local_rank},
-                                      {local_size, 1, &ranks.local_size}});
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(read_numbers(cluster, job,
+                               {{rank, 0, &ranks.rank},
+                                {size, 1, &ranks.size},
+                                {local_rank, 0, &ranks.local_rank},
+                                {local_size, 1, &ranks.local_size}}));
   return ranks;
 }
 
@@ -51,24 +50,22 @@ PlaceOrNone find_open_mpi(const ClusterEnvironment& cluster, const GivenOptions&
   constexpr char kSize[] = "OMPI_COMM_WORLD_SIZE";
   if (!has(cluster, kSize)) return std::optional<Place>();
   const std::string job = "Open MPI";
-  const auto ranks = ranks_in(cluster, job, "OMPI_COMM_WORLD_RANK", kSize, "OMPI_COMM_WORLD_LOCAL_RANK",
-                              "OMPI_COMM_WORLD_LOCAL_SIZE");
-  if (!ranks.ok()) return ranks.status();
-  if (ranks.value().size == 1) return std::optional<Place>();
-  Result<Place> place = place_of_process(job, ranks.value());
-  if (!place.ok()) return place.status();
+  ASSIGN_OR_RETURN(const auto ranks, ranks_in(cluster, job, "OMPI_COMM_WORLD_RANK", kSize,
+                                              "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"));
+  if (ranks.size == 1) return std::optional<Place>();
+  ASSIGN_OR_RETURN(Place place, place_of_process(job, ranks));
   const std::string uri = text_of(cluster, "OMPI_MCA_orte_hnp_uri");
-  if (place.value().first.empty()) {
-    place.value().first = host_of_mpirun(uri);
-    place.value().guessed = true;
+  if (place.first.empty()) {
+    place.first = host_of_mpirun(uri);
+    place.guessed = true;
   }
   // The job's number, on every host the same.
   if (const std::string id = uri.substr(0, uri.find('.')); !id.empty()) {
-    place.value().run_id = run_id_of("mpi-" + id);
-    place.value().ports = port_row(uri);
+    place.run_id = run_id_of("mpi-" + id);
+    place.ports = port_row(uri);
   }
-  place.value().one_per_node = "mpirun --map-by ppr:1:node";
-  return std::optional(std::move(place).value());
+  place.one_per_node = "mpirun --map-by ppr:1:node";
+  return std::optional(std::move(place));
 }
 
 PlaceOrNone find_pmi(const ClusterEnvironment& cluster, const GivenOptions&) {
@@ -79,15 +76,14 @@ PlaceOrNone find_pmi(const ClusterEnvironment& cluster, const GivenOptions&) {
   // srun speaks PMI as well, and says the same by its own variables.
   if (is_slurm_task(cluster) && text_of(cluster, "PMI_SIZE") == text_of(cluster, "SLURM_STEP_NUM_TASKS"))
     return std::optional<Place>();
-  const auto ranks =
+  ASSIGN_OR_RETURN(
+      const auto ranks,
       pals ? ranks_in(cluster, job, "PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE")
-           : ranks_in(cluster, job, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS");
-  if (!ranks.ok()) return ranks.status();
-  if (ranks.value().size == 1) return std::optional<Place>();
-  Result<Place> place = place_of_process(job, ranks.value());
-  if (!place.ok()) return place.status();
-  place.value().one_per_node = "mpiexec -ppn 1";
-  return std::optional(std::move(place).value());
+           : ranks_in(cluster, job, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"));
+  if (ranks.size == 1) return std::optional<Place>();
+  ASSIGN_OR_RETURN(Place place, place_of_process(job, ranks));
+  place.one_per_node = "mpiexec -ppn 1";
+  return std::optional(std::move(place));
 }
 
 }  // namespace dtrun::cmd

@@ -16,10 +16,9 @@ Result<std::vector<std::string>> parse_node_list(std::string_view list) {
   for (;;) {
     const std::string_view word = first_word(list);
     if (word.empty()) return Status(kExitUsage, "expected nodes between commas, like n[1-3],m07");
-    const Result<std::vector<std::string>> names = expand_groups(word);
-    if (!names.ok()) return names.status();
-    if (nodes.size() + names.value().size() > kMaxNodes) return too_many();
-    nodes.insert(nodes.end(), names.value().begin(), names.value().end());
+    ASSIGN_OR_RETURN(const std::vector<std::string> names, expand_groups(word));
+    if (nodes.size() + names.size() > kMaxNodes) return too_many();
+    nodes.insert(nodes.end(), names.begin(), names.end());
     if (word.size() == list.size()) return nodes;
     list.remove_prefix(word.size() + 1);
   }

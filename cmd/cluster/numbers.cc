@@ -23,9 +23,8 @@ std::optional<int> whole_number(std::string_view text, int most) {
 Status read_numbers(const ClusterEnvironment& cluster, const std::string& job,
                     std::initializer_list<NumberIn> numbers) {
   for (const auto& [name, least, to] : numbers) {
-    const Result<int> number = number_of(cluster, name, least, job);
-    if (!number.ok()) return number.status();
-    *to = number.value();
+    ASSIGN_OR_RETURN(const int number, number_of(cluster, name, least, job));
+    *to = number;
   }
   return {};
 }

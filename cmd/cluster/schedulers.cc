@@ -24,8 +24,7 @@ Result<Place> place_of_node(const ClusterEnvironment& cluster, const std::string
                             const char* index) {
   Place place{.job = job};
   int agents = 1;
-  const Status status = read_numbers(cluster, job, {{size, 1, &agents}, {index, 0, &place.rank}});
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(read_numbers(cluster, job, {{size, 1, &agents}, {index, 0, &place.rank}}));
   if (place.rank >= agents)
     return contradiction(job, std::string(index) + "=" + std::to_string(place.rank) + " of " + size + "=" +
                                   std::to_string(agents));
@@ -36,47 +35,45 @@ Result<Place> place_of_node(const ClusterEnvironment& cluster, const std::string
 
 PlaceOrNone find_sky_pilot(const ClusterEnvironment& cluster, const GivenOptions&) {
   if (!has(cluster, "SKYPILOT_NODE_RANK")) return std::optional<Place>();
-  Result<Place> place = place_of_node(cluster, "SkyPilot", "SKYPILOT_NUM_NODES", "SKYPILOT_NODE_RANK");
-  if (!place.ok()) return place.status();
+  ASSIGN_OR_RETURN(Place place,
+                   place_of_node(cluster, "SkyPilot", "SKYPILOT_NUM_NODES", "SKYPILOT_NODE_RANK"));
   const std::vector<std::string> addresses = words_of(text_of(cluster, "SKYPILOT_NODE_IPS"));
-  if (addresses.size() != static_cast<std::size_t>(*place.value().agents))
+  if (addresses.size() != static_cast<std::size_t>(*place.agents))
     return contradiction("SkyPilot",
                          "SKYPILOT_NODE_IPS has " + std::to_string(addresses.size()) +
-                             " addresses for SKYPILOT_NUM_NODES=" + std::to_string(*place.value().agents));
-  place.value().node = addresses[static_cast<std::size_t>(place.value().rank)];
-  place.value().first = addresses.front();
-  place.value().run_id = run_id_of(text_of(cluster, "SKYPILOT_TASK_ID"));
-  if (!place.value().run_id.empty()) place.value().ports = port_row(place.value().run_id);
-  return std::optional(std::move(place).value());
+                             " addresses for SKYPILOT_NUM_NODES=" + std::to_string(*place.agents));
+  place.node = addresses[static_cast<std::size_t>(place.rank)];
+  place.first = addresses.front();
+  place.run_id = run_id_of(text_of(cluster, "SKYPILOT_TASK_ID"));
+  if (!place.run_id.empty()) place.ports = port_row(place.run_id);
+  return std::optional(std::move(place));
 }
 
 // The main node is not told its own address; it need not be node 0.
 PlaceOrNone find_aws_batch(const ClusterEnvironment& cluster, const GivenOptions&) {
   if (!has(cluster, "AWS_BATCH_JOB_NUM_NODES")) return std::optional<Place>();
   const std::string job = "AWS Batch";
-  Result<Place> place = place_of_node(cluster, job, "AWS_BATCH_JOB_NUM_NODES", "AWS_BATCH_JOB_NODE_INDEX");
-  if (!place.ok()) return place.status();
-  const Result<int> main = number_of(cluster, "AWS_BATCH_JOB_MAIN_NODE_INDEX", 0, job);
-  if (!main.ok()) return main.status();
-  place.value().hosts = place.value().rank == main.value();
+  ASSIGN_OR_RETURN(Place place,
+                   place_of_node(cluster, job, "AWS_BATCH_JOB_NUM_NODES", "AWS_BATCH_JOB_NODE_INDEX"));
+  ASSIGN_OR_RETURN(const int main, number_of(cluster, "AWS_BATCH_JOB_MAIN_NODE_INDEX", 0, job));
+  place.hosts = place.rank == main;
   const std::string address = text_of(cluster, "AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS");
-  place.value().first = !address.empty() ? address : *place.value().hosts ? cluster.hostname : "";
+  place.first = !address.empty() ? address : *place.hosts ? cluster.hostname : "";
   // "5f3c…#2" on node 2.
   const std::string id = text_of(cluster, "AWS_BATCH_JOB_ID");
-  place.value().run_id = run_id_of(id.substr(0, id.find('#')));
-  return std::optional(std::move(place).value());
+  place.run_id = run_id_of(id.substr(0, id.find('#')));
+  return std::optional(std::move(place));
 }
 
 PlaceOrNone find_lepton(const ClusterEnvironment& cluster, const GivenOptions&) {
   if (!has(cluster, "LEPTON_JOB_WORKER_INDEX")) return std::optional<Place>();
-  Result<Place> place =
-      place_of_node(cluster, "Lepton", "LEPTON_JOB_TOTAL_WORKERS", "LEPTON_JOB_WORKER_INDEX");
-  if (!place.ok()) return place.status();
+  ASSIGN_OR_RETURN(Place place,
+                   place_of_node(cluster, "Lepton", "LEPTON_JOB_TOTAL_WORKERS", "LEPTON_JOB_WORKER_INDEX"));
   const std::string prefix = text_of(cluster, "LEPTON_JOB_WORKER_PREFIX"),
                     domain = text_of(cluster, "LEPTON_SUBDOMAIN");
-  if (!prefix.empty() && !domain.empty()) place.value().first = prefix + "-0." + domain;
-  place.value().run_id = run_id_of(prefix);
-  return std::optional(std::move(place).value());
+  if (!prefix.empty() && !domain.empty()) place.first = prefix + "-0." + domain;
+  place.run_id = run_id_of(prefix);
+  return std::optional(std::move(place));
 }
 
 PlaceOrNone find_flux(const ClusterEnvironment& cluster, const GivenOptions&) {
@@ -107,15 +104,13 @@ PlaceOrNone find_flux(const ClusterEnvironment& cluster, const GivenOptions&) {
 PlaceOrNone find_jsrun(const ClusterEnvironment& cluster, const GivenOptions&) {
   if (!has(cluster, "JSM_NAMESPACE_RANK")) return std::optional<Place>();
   const std::string job = "LSF job " + shown(text_of(cluster, "LSB_JOBID"));
-  const auto ranks = ranks_in(cluster, job, "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE",
-                              "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE");
-  if (!ranks.ok()) return ranks.status();
-  Result<Place> place = place_of_process(job, ranks.value());
-  if (!place.ok()) return place.status();
-  place.value().run_id = run_id_of(text_of(cluster, "LSB_JOBID"));
-  if (!place.value().run_id.empty()) place.value().ports = port_row(place.value().run_id);
-  place.value().one_per_node = "jsrun -r 1";
-  return std::optional(std::move(place).value());
+  ASSIGN_OR_RETURN(const auto ranks, ranks_in(cluster, job, "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE",
+                                              "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE"));
+  ASSIGN_OR_RETURN(Place place, place_of_process(job, ranks));
+  place.run_id = run_id_of(text_of(cluster, "LSB_JOBID"));
+  if (!place.run_id.empty()) place.ports = port_row(place.run_id);
+  place.one_per_node = "jsrun -r 1";
+  return std::optional(std::move(place));
 }
 
 // A job's script is task 1 of the first node; processes that pbsdsh starts on all nodes have later numbers.
@@ -130,16 +125,14 @@ PlaceOrNone find_pbs(const ClusterEnvironment& cluster, const GivenOptions&) {
                   "; pbsdsh before dtrun, or --hostfile $PBS_NODEFILE, starts it on all of them";
     return std::optional(std::move(place));
   }
-  const Result<int> node = number_of(cluster, "PBS_NODENUM", 0, job);
-  if (!node.ok()) return node.status();
-  if (node.value() >= static_cast<int>(nodes.size()))
-    return contradiction(job, "PBS_NODENUM=" + std::to_string(node.value()) + " of " +
-                                  std::to_string(nodes.size()) +
+  ASSIGN_OR_RETURN(const int node, number_of(cluster, "PBS_NODENUM", 0, job));
+  if (node >= static_cast<int>(nodes.size()))
+    return contradiction(job, "PBS_NODENUM=" + std::to_string(node) + " of " + std::to_string(nodes.size()) +
                                   " nodes in $PBS_NODEFILE (pbsdsh starts one "
                                   "process on each with -u)");
   place.agents = static_cast<int>(nodes.size());
-  place.rank = node.value();
-  place.node = nodes[static_cast<std::size_t>(node.value())];
+  place.rank = node;
+  place.node = nodes[static_cast<std::size_t>(node)];
   place.first = nodes.front();
   place.hosts = place.rank == 0;
   place.run_id = run_id_of(id);

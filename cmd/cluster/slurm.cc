@@ -87,15 +87,14 @@ PlaceOrNone place_in_step(const ClusterEnvironment& cluster, std::uint32_t job_n
   const std::string id = std::to_string(job_number) + "." + std::to_string(step_number);
   Place place{.job = "Slurm step " + id};
   SlurmStep step;
-  const Status numbers = read_numbers(cluster, place.job,
-                                      {{"SLURM_STEP_NUM_NODES", 1, &step.nodes},
-                                       {"SLURM_NODEID", 0, &step.node},
-                                       {"SLURM_STEP_NUM_TASKS", 1, &step.tasks},
-                                       {"SLURM_PROCID", 0, &step.task},
-                                       {"SLURM_LOCALID", 0, &step.local_task}});
-  if (!numbers.ok()) return numbers;
-  if (Status status = read_lists(cluster, place.job, &step); !status.ok()) return status;
-  if (Status status = check(place.job, step); !status.ok()) return status;
+  RETURN_IF_ERROR(read_numbers(cluster, place.job,
+                               {{"SLURM_STEP_NUM_NODES", 1, &step.nodes},
+                                {"SLURM_NODEID", 0, &step.node},
+                                {"SLURM_STEP_NUM_TASKS", 1, &step.tasks},
+                                {"SLURM_PROCID", 0, &step.task},
+                                {"SLURM_LOCALID", 0, &step.local_task}}));
+  RETURN_IF_ERROR(read_lists(cluster, place.job, &step));
+  RETURN_IF_ERROR(check(place.job, step));
   place.several_tasks = std::ranges::any_of(step.tasks_of_nodes, [](int tasks) { return tasks > 1; });
   place.agents = place.several_tasks ? step.tasks : step.nodes;
   place.rank = place.several_tasks ? step.task : step.node;

@@ -36,9 +36,8 @@ Status read_volumes(const KubernetesOptions& options, KubernetesJob* job) {
   const auto given = options.given("volume");
   if (!given) return {};
   for (const std::string& text : repeated_values(*given)) {
-    Result<VolumeMount> volume = parse_volume(text);
-    if (!volume.ok()) return volume.status();
-    job->volumes.push_back(std::move(volume).value());
+    ASSIGN_OR_RETURN(VolumeMount volume, parse_volume(text));
+    job->volumes.push_back(std::move(volume));
   }
   return {};
 }
@@ -71,9 +70,7 @@ Status read_options(const KubernetesOptions& options, const worker::LaunchConfig
   const Result<NodeCount> nodes = nodes_of(options.given("nnodes"), launch);
   if (!nodes.ok()) return nodes.status();
   job->nodes = nodes.value();
-  const Result<int> restarts = restarts_of(options.given("max_restarts"), launch);
-  if (!restarts.ok()) return restarts.status();
-  job->max_restarts = restarts.value();
+  ASSIGN_OR_RETURN(job->max_restarts, restarts_of(options.given("max_restarts"), launch));
   job->shutdown_timeout_s = 110;
   Status status = read_image(options, job);
   if (status.ok()) status = read_limits(options, job);

@@ -100,31 +100,29 @@ Result<int> own_place(const Given& peers, const std::vector<Endpoint>& hosts, co
 }
 
 Status add_peers(const Given& peers, rendezvous::ServerOptions* options) {
-  const Result<std::vector<Endpoint>> hosts = parse_endpoints(peers, options->port);
-  if (!hosts.ok()) return hosts.status();
-  if (hosts.value().size() < 3)
+  ASSIGN_OR_RETURN(const std::vector<Endpoint> hosts, parse_endpoints(peers, options->port));
+  if (hosts.size() < 3)
     return usage(quoted(peers) +
                  ": expected three stores or more; of two neither can tell that the other is "
                  "lost from a cut network");
-  if (options->port == 0 || hosts.value().front().port != options->port)
+  if (options->port == 0 || hosts.front().port != options->port)
     return usage(quoted(peers) + ": all stores listen on the same port, which --port gives");
-  const Result<int> self = own_place(peers, hosts.value(), options->bind_address);
-  if (!self.ok()) return self.status();
+  ASSIGN_OR_RETURN(const int self, own_place(peers, hosts, options->bind_address));
   std::vector<std::string> names;
-  for (const Endpoint& one : hosts.value()) names.push_back(one.host);
+  for (const Endpoint& one : hosts) names.push_back(one.host);
   const std::string list = endpoint_of_list(names, options->port);
   const auto key = options->key ? std::optional<rendezvous::Credential>(*options->key) : std::nullopt;
-  options->candidate = {.settings = rendezvous::election::settings_for(
-                            static_cast<int>(names.size()), self.value(), false, rendezvous::merged_runs),
+  options->candidate = {.settings = rendezvous::election::settings_for(static_cast<int>(names.size()), self,
+                                                                       false, rendezvous::merged_runs),
                         .list = list,
-                        .peers = rendezvous::peers_on(names, self.value(), {options->port}, key, list)};
+                        .peers = rendezvous::peers_on(names, self, {options->port}, key, list)};
   return {};
 }
 
 Result<rendezvous::ServerOptions> server_options(const Values<kOptionsOfStore>& given,
                                                  const Environment& environment) {
-  if (Status status = only_for(given.given("rdzv_id"), "dtrun store token"); !status.ok()) return status;
-  if (Status status = only_for(given.given("ttl"), "dtrun store token"); !status.ok()) return status;
+  RETURN_IF_ERROR(only_for(given.given("rdzv_id"), "dtrun store token"));
+  RETURN_IF_ERROR(only_for(given.given("ttl"), "dtrun store token"));
   rendezvous::ServerOptions options;
   options.bind_address = "0.0.0.0";
   options.port = kDefaultPort;
@@ -134,19 +132,15 @@ Result<rendezvous::ServerOptions> server_options(const Values<kOptionsOfStore>& 
     say(address + " was turned away: it has another key than this store, or none");
   };
   if (const auto port = given.given("port")) {
-    Result<int> number = parse_port_or_any(*port);
-    if (!number.ok()) return number.status();
-    options.port = number.value();
+    ASSIGN_OR_RETURN(options.port, parse_port_or_any(*port));
   }
   if (const auto address = given.given("bind")) options.bind_address = address->value;
   if (options.bind_address.empty()) return usage("--bind=: expected an address of this host");
   const Endpoint endpoint{options.bind_address, options.port};
-  const auto found = key_of_store(given, environment, endpoint);
-  if (!found.ok()) return found.status();
-  if (found.value().key) options.key = *found.value().key->key();
-  if (!options.key) say(plain_text_notice(found.value(), endpoint));
-  if (const auto peers = given.given("peers"))
-    if (Status status = add_peers(*peers, &options); !status.ok()) return status;
+  ASSIGN_OR_RETURN(const auto found, key_of_store(given, environment, endpoint));
+  if (found.key) options.key = *found.key->key();
+  if (!options.key) say(plain_text_notice(found, endpoint));
+  if (const auto peers = given.given("peers")) RETURN_IF_ERROR(add_peers(*peers, &options));
   return options;
 }
 
@@ -187,20 +181,18 @@ std::unique_ptr<rendezvous::HttpServer> show_page(rendezvous::Server& server,
 }
 
 Result<std::string> token_line(const Values<kOptionsOfStore>& given, const Environment& environment) {
-  if (Status status = only_for(given.given("bind"), "dtrun store"); !status.ok()) return status;
-  if (Status status = only_for(given.given("port"), "dtrun store"); !status.ok()) return status;
-  if (Status status = only_for(given.given("peers"), "dtrun store"); !status.ok()) return status;
+  RETURN_IF_ERROR(only_for(given.given("bind"), "dtrun store"));
+  RETURN_IF_ERROR(only_for(given.given("port"), "dtrun store"));
+  RETURN_IF_ERROR(only_for(given.given("peers"), "dtrun store"));
   const auto run_id = given.given("rdzv_id");
   if (!run_id) return usage("dtrun store token: --rdzv_id is missing, the run that the scoped token opens");
-  if (Status status = check_run_id(*run_id); !status.ok()) return status;
-  const Result<std::chrono::seconds> ttl = parse_age(given.given("ttl").value_or(Given{"24h", "--ttl"}));
-  if (!ttl.ok()) return ttl.status();
-  const auto found = key_of_store(given, environment, {"0.0.0.0", kDefaultPort});
-  if (!found.ok()) return found.status();
-  if (!found.value().key)
-    return usage(found.value().why_none + ": a scoped token is made from the store's key");
-  const std::int64_t until = std::time(nullptr) + ttl.value().count();
-  return rendezvous::ScopedToken::issue(*found.value().key->key(), run_id->value, until).text() + "\n";
+  RETURN_IF_ERROR(check_run_id(*run_id));
+  ASSIGN_OR_RETURN(const std::chrono::seconds ttl,
+                   parse_age(given.given("ttl").value_or(Given{"24h", "--ttl"})));
+  ASSIGN_OR_RETURN(const auto found, key_of_store(given, environment, {"0.0.0.0", kDefaultPort}));
+  if (!found.key) return usage(found.why_none + ": a scoped token is made from the store's key");
+  const std::int64_t until = std::time(nullptr) + ttl.count();
+  return rendezvous::ScopedToken::issue(*found.key->key(), run_id->value, until).text() + "\n";
 }
 
 int run_store(const Invocation& invocation) {

@@ -66,20 +66,18 @@ class Prober {
   }
 
   Status introduce() {
-    const Result<PeerListener> listener = PeerListener::open();
-    if (!listener.ok()) return listener.status();
+    ASSIGN_OR_RETURN(const PeerListener listener, PeerListener::open());
     const char* const main_address = std::getenv("MASTER_ADDR");
     Introduction own{.facts = gather(job_, {.endpoint_host = main_address != nullptr ? main_address : "",
                                             .endpoint_port = 9,
                                             .looks_at_listener = false}),
-                     .peer = {.port = listener.value().port(), .nonce = listener.value().nonce()}};
+                     .peer = {.port = listener.port(), .nonce = listener.nonce()}};
     own.peer.address = own.facts.route.address;
     own.facts.name.has_peers = true;
-    if (Status status = store_.set(key_of("node", rank_), to_json(own)); !status.ok()) return status;
+    RETURN_IF_ERROR(store_.set(key_of("node", rank_), to_json(own)));
     for (int rank = 0; rank < size_; ++rank) {
-      const Result<std::string> told = store_.get(key_of("node", rank), kForOthers);
-      if (!told.ok()) return told.status();
-      const auto introduction = introduction_of(told.value());
+      ASSIGN_OR_RETURN(const std::string told, store_.get(key_of("node", rank), kForOthers));
+      const auto introduction = introduction_of(told);
       if (!introduction) return Status(kExitSoftware, "a node of another build of dtrun");
       cluster_.nodes.push_back(introduction->facts);
       peers_.push_back(introduction->peer);
@@ -121,15 +119,14 @@ class Prober {
     for (std::size_t round = 0; round < rounds.size(); ++round)
       for (const auto& [low, high] : rounds[round])
         if (rank_ == low || rank_ == high)
-          if (Status status = measure_pair(low, high, "round" + std::to_string(round)); !status.ok())
-            return status;
-    if (Status status = tell_row(); !status.ok()) return status;
+          RETURN_IF_ERROR(measure_pair(low, high, "round" + std::to_string(round)));
+    RETURN_IF_ERROR(tell_row());
     return rank_ == 0 ? read_rows() : Status();
   }
 
   Status measure_pair(int low, int high, const std::string& round) {
     const int partner = rank_ == low ? high : low;
-    if (Status status = store_.set(key_of(round + "/here", rank_), ""); !status.ok()) return status;
+    RETURN_IF_ERROR(store_.set(key_of(round + "/here", rank_), ""));
     if (!store_.get(key_of(round + "/here", partner), kForPartner).ok())
       return {};  // it is lost, or still busy
     if (rank_ == high) {
@@ -158,9 +155,8 @@ class Prober {
   Status read_rows() {
     std::vector<std::vector<PathFacts>> backs;
     for (int rank = 0; rank < size_; ++rank) {
-      const Result<std::string> told = store_.get(key_of("paths", rank), kForOthers);
-      if (!told.ok()) return told.status();
-      const std::vector<PathFacts> both = paths_of(told.value()).value_or(std::vector<PathFacts>());
+      ASSIGN_OR_RETURN(const std::string told, store_.get(key_of("paths", rank), kForOthers));
+      const std::vector<PathFacts> both = paths_of(told).value_or(std::vector<PathFacts>());
       if (both.size() != 2 * static_cast<std::size_t>(size_))
         return Status(kExitSoftware, "a node told no paths");
       cluster_.paths[static_cast<std::size_t>(rank)].assign(both.begin(), both.begin() + size_);
@@ -181,12 +177,10 @@ class Prober {
   Status look_again() {
     for (std::size_t look = 0; look < kLooks; ++look) {
       const std::string name = "look" + std::to_string(look);
-      Result<std::vector<Pair>> pairs = agreed_pairs(name);
-      if (!pairs.ok()) return pairs.status();
-      if (pairs.value().empty()) return {};
-      for (std::size_t i = 0; i < pairs.value().size(); ++i)
-        if (Status status = look_at(pairs.value()[i], name + "/" + std::to_string(i)); !status.ok())
-          return status;
+      ASSIGN_OR_RETURN(std::vector<Pair> pairs, agreed_pairs(name));
+      if (pairs.empty()) return {};
+      for (std::size_t i = 0; i < pairs.size(); ++i)
+        RETURN_IF_ERROR(look_at(pairs[i], name + "/" + std::to_string(i)));
     }
     return {};
   }
@@ -197,12 +191,11 @@ class Prober {
       pairs = doubtful_pairs(cluster_, kLooksAgain);
       std::string text;
       for (const auto& [low, high] : pairs) text += std::to_string(low) + " " + std::to_string(high) + " ";
-      if (Status status = store_.set(key_of(look, 0), text); !status.ok()) return status;
+      RETURN_IF_ERROR(store_.set(key_of(look, 0), text));
       return pairs;
     }
-    const Result<std::string> told = store_.get(key_of(look, 0), kForOthers);
-    if (!told.ok()) return told.status();
-    std::istringstream words(told.value());
+    ASSIGN_OR_RETURN(const std::string told, store_.get(key_of(look, 0), kForOthers));
+    std::istringstream words(told);
     for (Pair pair; words >> pair.first >> pair.second;) pairs.push_back(pair);
     return pairs;
   }
@@ -215,8 +208,7 @@ class Prober {
       PathFacts back;
       link->measure_round_trips();
       link->measure_rates(&back);
-      if (Status status = store_.set(key_of(look, low), to_json({link->path(), back})); !status.ok())
-        return status;
+      RETURN_IF_ERROR(store_.set(key_of(look, low), to_json({link->path(), back})));
     }
     if (rank_ != 0 && rank_ != low) return store_.get(key_of(look, low), kForOthers).status();
     const Result<std::string> told = store_.get(key_of(look, low), kForOthers);
@@ -235,12 +227,11 @@ class Prober {
     const std::string key = key_of("report", 0);
     if (rank_ == 0) {
       const Report report = cluster_report(cluster_);
-      if (Status status = store_.set(key, report_json(report, false)); !status.ok()) return status;
+      RETURN_IF_ERROR(store_.set(key, report_json(report, false)));
       return leave_together(report);
     }
-    const Result<std::string> told = store_.get(key, kForOthers);
-    if (!told.ok()) return told.status();
-    const auto report = report_of(told.value());
+    ASSIGN_OR_RETURN(const std::string told, store_.get(key, kForOthers));
+    const auto report = report_of(told);
     if (!report) return Status(kExitSoftware, "a node of another build of dtrun");
     return leave_together(*report);
   }
@@ -265,9 +256,8 @@ class Prober {
 }  // namespace
 
 Result<Report> probe_between(const Job& job, int wanted, double began_at) {
-  Result<RunStore> store = RunStore::open();
-  if (!store.ok()) return store.status();
-  return Prober(std::move(store).value(), job).run(wanted, steady_seconds() - began_at);
+  ASSIGN_OR_RETURN(RunStore store, RunStore::open());
+  return Prober(std::move(store), job).run(wanted, steady_seconds() - began_at);
 }
 
 }  // namespace dtrun::doctor

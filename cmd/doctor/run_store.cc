@@ -49,9 +49,8 @@ Result<std::string> RunStore::ask(control::KvRequest request, std::chrono::milli
   *message.mutable_kv() = std::move(request);
   if (!write_all(socket_.get(), frame_of(message))) return gone;
   for (;;) {
-    auto reply = messages_.next();
-    if (!reply.ok()) return reply.status();
-    if (!reply.value()) {
+    ASSIGN_OR_RETURN(auto reply, messages_.next());
+    if (!reply) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
       pollfd answer{.fd = socket_.get(), .events = POLLIN, .revents = 0};
       if (poll(&answer, 1, static_cast<int>(std::max<std::int64_t>(0, left))) == 0)
@@ -59,8 +58,8 @@ Result<std::string> RunStore::ask(control::KvRequest request, std::chrono::milli
       if (messages_.read_from(socket_.get()) == Portion::kEnd) return gone;
       continue;
     }
-    if (!reply.value()->has_kv() || reply.value()->kv().id() != requests_) continue;
-    const control::KvReply& answer = reply.value()->kv();
+    if (!reply->has_kv() || reply->kv().id() != requests_) continue;
+    const control::KvReply& answer = reply->kv();
     if (!answer.ok()) return Status(kExitUnavailable, answer.error());
     return answer.value();
   }

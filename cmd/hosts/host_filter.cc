@@ -44,9 +44,7 @@ Status read_host(std::string_view word, Chosen* chosen) {
   if (in_brackets && name.ends_with(']')) name = name.substr(1, name.size() - 2);
   std::set<int> gpus;
   if (colon != word.npos) {
-    const auto list = read_gpus(word.substr(colon + 1));
-    if (!list.ok()) return list.status();
-    gpus = list.value();
+    ASSIGN_OR_RETURN(gpus, read_gpus(word.substr(colon + 1)));
   }
   const auto [found, is_new] = chosen->try_emplace(std::string(name), gpus);
   if (is_new) return {};

@@ -130,14 +130,13 @@ Result<std::vector<std::string>> expand_groups(std::string_view name) {
     if (name.empty()) break;
     const auto close = name.find(']');
     if (close == name.npos) return not_a_host("'[' without ']'");
-    const auto values = expand_group(name.substr(1, close - 1));
-    if (!values.ok()) return values.status();
-    if (names.size() * values.value().size() > kMaxNodes) {
+    ASSIGN_OR_RETURN(const auto values, expand_group(name.substr(1, close - 1)));
+    if (names.size() * values.size() > kMaxNodes) {
       return not_a_host("more than " + std::to_string(kMaxNodes) + " hosts");
     }
     std::vector<std::string> longer;
     for (const auto& one : names) {
-      for (const auto& value : values.value()) longer.push_back(one + value);
+      for (const auto& value : values) longer.push_back(one + value);
     }
     names = std::move(longer);
     name.remove_prefix(close + 1);
@@ -162,18 +161,17 @@ std::string shown(std::string_view text, std::size_t most) {
 Result<std::vector<Host>> parse_host_word(std::string_view word) {
   const auto at = word.rfind('@');
   const auto user = at == word.npos ? std::string_view{} : word.substr(0, at + 1);
-  const auto parts = take_apart(word.substr(user.size()));
-  if (!parts.ok()) return parts.status();
-  const auto& [name, address, has_slots, slots_text] = parts.value();
+  ASSIGN_OR_RETURN(const auto parts, take_apart(word.substr(user.size())));
+  const auto& [name, address, has_slots, slots_text] = parts;
   const int slots = read_slots(slots_text);
   if (has_slots && slots == 0) {
     return not_a_host("expected slots from 1 to " + std::to_string(kMaxWorkersPerNode) + " after ':', not '" +
                       shown(slots_text) + "'");
   }
-  auto names = address ? Result<std::vector<std::string>>({std::string(name)}) : expand_groups(name);
-  if (!names.ok()) return names.status();
+  ASSIGN_OR_RETURN(auto names,
+                   address ? Result<std::vector<std::string>>({std::string(name)}) : expand_groups(name));
   std::vector<Host> hosts;
-  for (const auto& one : names.value()) {
+  for (const auto& one : names) {
     const auto destination = std::string(user) + one;
     if (const auto status = check_destination(destination); !status.ok()) return status;
     hosts.push_back({.destination = destination, .slots = slots});

@@ -52,7 +52,7 @@ Status check_can_remember() {
 }
 
 Status remember_run(const DetachedRun& run) {
-  if (Status status = check_can_remember(); !status.ok()) return status;
+  RETURN_IF_ERROR(check_can_remember());
   return replace_text(folder() / (run.run_id + ".json"), json_text(run, 2) + "\n");
 }
 

@@ -215,25 +215,24 @@ struct NodePlan {
 
 Result<NodePlan> plan_node(const launch::Job& job) {
   take_environment(job);
-  if (Status status = enter(job.directory()); !status.ok()) return status;
+  RETURN_IF_ERROR(enter(job.directory()));
   // The launcher decides on the job's key, whatever this host offers.
   rendezvous::forget_key_variables();
   const Environment environment = [&job](const char* name) -> const char* {
     const bool asks_for_key = !job.key().empty() && std::strcmp(name, rendezvous::kKeyVariable) == 0;
     return asks_for_key ? job.key().c_str() : std::getenv(name);
   };
-  Result<Options> options = parse_command_line({job.words().begin(), job.words().end()}, environment);
-  if (!options.ok()) return options.status();
-  settle_options(job, &options.value());
-  if (job.has_config()) options.value().config_text = job.config();
+  ASSIGN_OR_RETURN(Options options,
+                   parse_command_line({job.words().begin(), job.words().end()}, environment));
+  settle_options(job, &options);
+  if (job.has_config()) options.config_text = job.config();
 
   NodePlan plan;
   const Notice notice = [&](const std::string& text) { plan.notices.push_back(text); };
-  Result<JobSpec> spec = make_job_spec(options.value(), this_machine(), environment, notice);
-  if (!spec.ok()) return spec.status();
-  if (Status status = check_files(spec.value(), options.value().program); !status.ok()) return status;
-  if (Status status = check_node(spec.value(), notice); !status.ok()) return status;
-  plan.spec = std::move(spec).value();
+  ASSIGN_OR_RETURN(JobSpec spec, make_job_spec(options, this_machine(), environment, notice));
+  RETURN_IF_ERROR(check_files(spec, options.program));
+  RETURN_IF_ERROR(check_node(spec, notice));
+  plan.spec = std::move(spec);
   plan.spec.doctor.clear();  // the launcher tells its own, for all hosts
   find_facts_for_others(&plan.spec);
   return plan;
@@ -369,9 +368,7 @@ int run_detached_job(const JobSpec& spec, const HandshakeLine& line, const Spool
 }
 
 Result<NodePlan> plan_host(const launch::Job& job) {
-  if (job.has_detached())
-    if (Status status = make_spool_folder(spool_place(job.run_id(), job.detached())); !status.ok())
-      return status;
+  if (job.has_detached()) RETURN_IF_ERROR(make_spool_folder(spool_place(job.run_id(), job.detached())));
   return plan_node(job);
 }
 

@@ -55,9 +55,8 @@ Result<std::vector<Host>> read_hosts(const Options& options) {
   if (list) {
     hosts = parse_host_list(list->value, list->source);
   } else {
-    Result<std::string> text = read_file(*file);
-    if (!text.ok()) return text.status();
-    hosts = parse_hostfile(text.value(), file->value);
+    ASSIGN_OR_RETURN(std::string text, read_file(*file));
+    hosts = parse_hostfile(text, file->value);
   }
   if (!hosts.ok()) return hosts;
   return filter_hosts(std::move(hosts).value(), text_of(options, "include"), text_of(options, "exclude"));
@@ -71,13 +70,12 @@ Status read_nodes(const Options& options, LaunchPlan* plan) {
   if (options.flag("detach")) settings.purpose = Purpose::kDetach;
   if (options.flag("check")) settings.purpose = Purpose::kCheck;
   if (const auto given = options.given("nnodes")) {
-    const Result<NodeCount> nodes = parse_nodes(*given);
-    if (!nodes.ok()) return nodes.status();
-    if (nodes.value().min > hosts)
+    ASSIGN_OR_RETURN(const NodeCount nodes, parse_nodes(*given));
+    if (nodes.min > hosts)
       return usage(quoted(*given) + ": " + std::to_string(hosts) + (hosts == 1 ? " host is" : " hosts are") +
                    " named");
-    settings.min_nodes = nodes.value().min;
-    settings.max_nodes = nodes.value().max;
+    settings.min_nodes = nodes.min;
+    settings.max_nodes = nodes.max;
   }
   if (settings.max_nodes > 1)
     plan->job.set_nodes(std::to_string(settings.min_nodes) + ":" + std::to_string(settings.max_nodes));
@@ -87,17 +85,13 @@ Status read_nodes(const Options& options, LaunchPlan* plan) {
 Status read_environment(const Options& options, const Notice& notice, launch::Job* job) {
   std::vector<EnvironmentRule> rules;
   if (const auto file = options.given("env_file")) {
-    const Result<std::string> text = read_file(*file);
-    if (!text.ok()) return text.status();
-    Result<std::vector<EnvironmentRule>> read = parse_environment_file(text.value(), file->value);
-    if (!read.ok()) return read.status();
-    rules = std::move(read).value();
+    ASSIGN_OR_RETURN(const std::string text, read_file(*file));
+    ASSIGN_OR_RETURN(rules, parse_environment_file(text, file->value));
   }
   if (const auto given = options.given("export")) {
     for (const std::string& value : repeated_values(*given)) {
-      Result<EnvironmentRule> rule = parse_environment_rule(value);
-      if (!rule.ok()) return rule.status();
-      rules.push_back(std::move(rule).value());
+      ASSIGN_OR_RETURN(EnvironmentRule rule, parse_environment_rule(value));
+      rules.push_back(std::move(rule));
     }
   }
   const std::vector<std::string> own = agent::own_environment();
@@ -137,8 +131,7 @@ Status read_job(Options options, LaunchPlan* plan) {
   plan->settings.fails_over = !forbids_failover(options);
   plan->gives_input = !names_config(options) && plan->settings.purpose == Purpose::kRun;
   if (!names_config(options)) return {};
-  const Result<worker::JobConfig> config = settle_config(&options);
-  if (!config.ok()) return config.status();
+  ASSIGN_OR_RETURN(const worker::JobConfig config, settle_config(&options));
   plan->job.set_config(*options.config_text);
   return {};
 }
@@ -178,9 +171,7 @@ Status check_no_hosts(const Options& options) {
 Result<LaunchPlan> make_launch_plan(const Options& options, const std::vector<std::string>& words,
                                     const Environment& environment, const Notice& notice) {
   LaunchPlan plan;
-  Result<std::vector<Host>> hosts = read_hosts(options);
-  if (!hosts.ok()) return hosts.status();
-  plan.hosts = std::move(hosts).value();
+  ASSIGN_OR_RETURN(plan.hosts, read_hosts(options));
   Status status = check_options(options, plan.hosts.size() == 1);
   if (status.ok()) status = read_nodes(options, &plan);
   if (status.ok()) status = read_ssh(options, &plan);
@@ -190,8 +181,7 @@ Result<LaunchPlan> make_launch_plan(const Options& options, const std::vector<st
   if (!status.ok()) return status;
   for (const std::string& word : words) plan.job.add_words(word);
   const auto run_id = options.given("rdzv_id");
-  if (run_id)
-    if (Status bad = check_run_id(*run_id); !bad.ok()) return bad;
+  if (run_id) RETURN_IF_ERROR(check_run_id(*run_id));
   plan.settings.run_id = run_id ? run_id->value : random_id(4);
   plan.job.set_run_id(plan.settings.run_id);
   const bool plain = options.flag("insecure");

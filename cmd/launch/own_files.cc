@@ -87,16 +87,15 @@ void find_libraries(const std::filesystem::path& program, std::map<std::string, 
 
 Result<std::shared_ptr<const std::string>> archive_of(const std::filesystem::path& program) {
   auto archive = std::make_shared<std::string>();
-  if (Status status = add(program, "bin/dtrun", archive.get()); !status.ok()) return status;
+  RETURN_IF_ERROR(add(program, "bin/dtrun", archive.get()));
   const std::filesystem::path worker = program.parent_path() / "dtrun-worker";
   std::map<std::string, std::string> libraries;
   find_libraries(program, &libraries);
   if (std::error_code error; std::filesystem::exists(worker, error)) {
-    if (Status status = add(worker, "bin/dtrun-worker", archive.get()); !status.ok()) return status;
+    RETURN_IF_ERROR(add(worker, "bin/dtrun-worker", archive.get()));
     find_libraries(worker, &libraries);
   }
-  for (const auto& [name, path] : libraries)
-    if (Status status = add(path, "lib/" + name, archive.get()); !status.ok()) return status;
+  for (const auto& [name, path] : libraries) RETURN_IF_ERROR(add(path, "lib/" + name, archive.get()));
   archive->append(header_of(kBuildLock, 0)).append(2 * kBlock, '\0');
   return std::shared_ptr<const std::string>(std::move(archive));
 }

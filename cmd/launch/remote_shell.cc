@@ -41,7 +41,7 @@ void unblock(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
 Result<std::unique_ptr<RemoteShell>> RemoteShell::start(agent::Loop& loop,
                                                         const std::vector<std::string>& argv, Events events) {
   std::unique_ptr<RemoteShell> shell(new RemoteShell(loop, std::move(events)));
-  if (Status status = shell->spawn(argv); !status.ok()) return status;
+  RETURN_IF_ERROR(shell->spawn(argv));
   return shell;
 }
 
@@ -55,9 +55,7 @@ Status RemoteShell::spawn(const std::vector<std::string>& argv) {
   plan.stdin_fd = in.value().read_end.get();
   plan.stdout_fd = out.value().write_end.get();
   plan.stderr_fd = err.value().write_end.get();
-  const Result<pid_t> pid = agent::spawn(plan);
-  if (!pid.ok()) return pid.status();
-  pid_ = pid.value();
+  ASSIGN_OR_RETURN(pid_, agent::spawn(plan));
   process_.reset(agent::open_pidfd(pid_));
   in_ = std::move(in.value().write_end);
   out_ = std::move(out.value().read_end);

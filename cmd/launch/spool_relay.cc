@@ -112,8 +112,7 @@ class Relay {
 }  // namespace
 
 Status relay_spool(const launch::Attach& attach, int in, int out) {
-  Status fit = check_run_id({.value = attach.run_id(), .source = "RUN"});
-  if (!fit.ok()) return fit;
+  RETURN_IF_ERROR(check_run_id({.value = attach.run_id(), .source = "RUN"}));
   Result<SpoolReader> spool = SpoolReader::open(spool_place(attach.run_id(), attach.node()));
   if (!spool.ok())
     return Status(kExitNoInput, "no detached run " + attach.run_id() + " on " + host_name() + " (" +

@@ -102,9 +102,8 @@ Result<std::vector<CpuIds>> bind_cpus(const std::vector<Cpu>& cpus, const std::v
       bound.push_back(core_complex(cpus, node, index));
     } else {
       const auto mates = static_cast<std::size_t>(std::count(home.begin(), home.end(), node));
-      auto share = share_of_cores(cpus, node, index, mates);
-      if (!share.ok()) return share.status();
-      bound.push_back(std::move(share).value());
+      ASSIGN_OR_RETURN(auto share, share_of_cores(cpus, node, index, mates));
+      bound.push_back(std::move(share));
     }
   }
   return bound;

@@ -86,12 +86,9 @@ class ArgumentReader {
     while (count_ < arguments_.size()) {
       const std::string& argument = arguments_[count_];
       if (argument == "--" || argument.size() < 2 || argument[0] != '-') break;
-      Result<OptionWord> word = argument[1] == '-' ? long_word(argument) : short_word(argument);
-      if (!word.ok()) return word.status();
+      ASSIGN_OR_RETURN(OptionWord word, argument[1] == '-' ? long_word(argument) : short_word(argument));
       ++count_;
-      const Status status = takes_value(*word.value().option) ? take_option(argument, word.value())
-                                                              : take_flag(argument, word.value());
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(takes_value(*word.option) ? take_option(argument, word) : take_flag(argument, word));
     }
     return count_;
   }
@@ -125,9 +122,8 @@ class ArgumentReader {
 
   Result<OptionWord> long_word(const std::string& argument) const {
     const std::size_t equals = argument.find('=');
-    Result<std::string> name = whole_name(argument.substr(0, equals));
-    if (!name.ok()) return name.status();
-    OptionWord word{app_.get_option_no_throw(name.value()), name.value(), std::nullopt};
+    ASSIGN_OR_RETURN(std::string name, whole_name(argument.substr(0, equals)));
+    OptionWord word{app_.get_option_no_throw(name), name, std::nullopt};
     if (equals != std::string::npos) word.value = argument.substr(equals + 1);
     return word;
   }
@@ -197,20 +193,17 @@ Result<OwnArguments> own_arguments(const std::string& command, std::span<const O
   const std::unique_ptr<CLI::App> app = make_app(options);
   const LongNames names = long_names(options);
   ArgumentReader reader(command, *app, names, arguments);
-  const Result<std::size_t> count = reader.read();
-  if (!count.ok()) return count.status();
+  ASSIGN_OR_RETURN(const std::size_t count, reader.read());
   try {
     app->parse(std::vector<std::string>(reader.words().rbegin(), reader.words().rend()));
   } catch (const CLI::ParseError& error) {
     return Status(kExitUsage, std::string(error.what()) + " (" + command + " --help lists all options)");
   }
-  OwnArguments own{.count = count.value(), .short_help = std::ranges::count(reader.words(), "-h") > 0};
+  OwnArguments own{.count = count, .short_help = std::ranges::count(reader.words(), "-h") > 0};
   for (const OptionEntry& option : options) {
     const std::optional<Given> given = find_given(option, *app, environment);
     if (!given) continue;
-    Result<Given> value = checked(option, *given);
-    if (!value.ok()) return value.status();
-    own.values[option.name] = value.value();
+    ASSIGN_OR_RETURN(own.values[option.name], checked(option, *given));
   }
   return own;
 }

@@ -6,12 +6,11 @@ namespace dtrun::cmd {
 
 Result<Options> parse_command_line(const std::vector<std::string>& arguments,
                                    const Environment& environment) {
-  Result<OwnArguments> own = own_arguments("dtrun", kOptions, arguments, environment);
-  if (!own.ok()) return own.status();
+  ASSIGN_OR_RETURN(OwnArguments own, own_arguments("dtrun", kOptions, arguments, environment));
   Options options;
-  options.values = std::move(own.value().values);
-  options.short_help = own.value().short_help;
-  std::size_t program = own.value().count;
+  options.values = std::move(own.values);
+  options.short_help = own.short_help;
+  std::size_t program = own.count;
   if (program < arguments.size() && arguments[program] == "--") {
     options.program_is_verbatim = true;
     ++program;

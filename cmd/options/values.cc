@@ -224,15 +224,14 @@ Result<std::vector<Endpoint>> parse_endpoints(const Given& given, int default_po
   constexpr int kNone = -1;
   int port = kNone;
   for (const std::string& part : split(given.value + ",", ',')) {
-    Result<Endpoint> one = parse_endpoint({part, given.source}, kNone);
-    if (!one.ok()) return one.status();
-    const int of_this = one.value().port;
+    ASSIGN_OR_RETURN(Endpoint one, parse_endpoint({part, given.source}, kNone));
+    const int of_this = one.port;
     if (of_this != kNone && port != kNone && of_this != port)
       return usage(quoted(given) + ": expected one port for all hosts, HOST,HOST,HOST:PORT");
     if (of_this != kNone) port = of_this;
-    if (std::ranges::find(endpoints, one.value().host, &Endpoint::host) != endpoints.end())
-      return usage(quoted(given) + ": " + one.value().host + " is named twice");
-    endpoints.push_back(one.value());
+    if (std::ranges::find(endpoints, one.host, &Endpoint::host) != endpoints.end())
+      return usage(quoted(given) + ": " + one.host + " is named twice");
+    endpoints.push_back(one);
   }
   if (endpoints.size() > kMostEndpoints)
     return usage(quoted(given) + ": expected at most " + std::to_string(kMostEndpoints) +
@@ -287,15 +286,13 @@ Result<std::vector<int>> parse_signals(const Given& given) {
 }
 
 Result<ColourMode> parse_colour(const Given& given) {
-  const Result<int> mode = parse_word(given, kColourModes);
-  if (!mode.ok()) return mode.status();
-  return static_cast<ColourMode>(mode.value());
+  ASSIGN_OR_RETURN(const int mode, parse_word(given, kColourModes));
+  return static_cast<ColourMode>(mode);
 }
 
 Result<ProgressMode> parse_progress(const Given& given) {
-  const Result<int> mode = parse_word(given, kProgressModes);
-  if (!mode.ok()) return mode.status();
-  return static_cast<ProgressMode>(mode.value());
+  ASSIGN_OR_RETURN(const int mode, parse_word(given, kProgressModes));
+  return static_cast<ProgressMode>(mode);
 }
 
 ColourMode colour_at_first_sight(const std::vector<std::string>& arguments, const Environment& environment) {

@@ -21,9 +21,8 @@ namespace dtrun::cmd {
 template <typename Field, typename Parse>
 Status read_given(const std::optional<Given>& given, Field* field, const Parse& parse) {
   if (!given) return {};
-  auto value = parse(*given);
-  if (!value.ok()) return value.status();
-  *field = std::move(value).value();
+  ASSIGN_OR_RETURN(auto value, parse(*given));
+  *field = std::move(value);
   return {};
 }
 

@@ -26,12 +26,11 @@ std::string one_dtrun_on_each(const Place& place) {
 }
 
 Status check_nodes(const Place& place, const Given& given) {
-  const Result<NodeCount> nodes = parse_nodes(given);
-  if (!nodes.ok()) return nodes.status();
-  if (!place.alone.empty() && nodes.value().max > 1)
+  ASSIGN_OR_RETURN(const NodeCount nodes, parse_nodes(given));
+  if (!place.alone.empty() && nodes.max > 1)
     return usage(quoted(given) + ": " + place.job + " runs this on one node; " + place.alone);
   if (!place.agents || !place.alone.empty()) return {};
-  if (nodes.value().min <= *place.agents && *place.agents <= nodes.value().max) return {};
+  if (nodes.min <= *place.agents && *place.agents <= nodes.max) return {};
   const std::string has = place.several_tasks ? " tasks, each of them a node of one worker" : " nodes";
   return usage(quoted(given) + ": " + place.job + " has " + std::to_string(*place.agents) + has +
                "; leave it out" + (place.several_tasks ? one_dtrun_on_each(place) : ", or start as many"));
@@ -50,12 +49,10 @@ Status read_place(Draft& draft) {
   draft.spec.may_be_started_again = may_be_started_again(*draft.machine.cluster);
   const GivenOptions said = said_by(draft.options);
   if (places_itself(draft.typed) || (said.nodes && said.endpoint)) return {};
-  auto found = find_place(*draft.machine.cluster, said);
-  if (!found.ok()) return found.status();
-  if (!found.value()) return {};
-  const Place& place = draft.place.emplace(*std::move(found).value());
-  if (const auto nodes = draft.options.given("nnodes"))
-    if (Status status = check_nodes(place, *nodes); !status.ok()) return status;
+  ASSIGN_OR_RETURN(auto found, find_place(*draft.machine.cluster, said));
+  if (!found) return {};
+  const Place& place = draft.place.emplace(*std::move(found));
+  if (const auto nodes = draft.options.given("nnodes")) RETURN_IF_ERROR(check_nodes(place, *nodes));
   draft.spec.is_replaced = place.is_replaced;
   if (place.is_replaced) draft.spec.preferred_rank = place.rank;
   const std::string whose = place.job + "'s ";

@@ -34,13 +34,10 @@ Result<std::string> text_of(const std::string& path) {
 Result<ConfigFile> read_job_config(const std::string& path, std::span<const std::string> overrides,
                                    std::optional<std::string> text) {
   if (!text) {
-    Result<std::string> read = text_of(path);
-    if (!read.ok()) return read.status();
-    text = std::move(read).value();
+    ASSIGN_OR_RETURN(text, text_of(path));
   }
-  Result<worker::JobConfig> config = worker::parse_config(*text, path, overrides);
-  if (!config.ok()) return config.status();
-  return ConfigFile{.text = *std::move(text), .config = std::move(config).value()};
+  ASSIGN_OR_RETURN(worker::JobConfig config, worker::parse_config(*text, path, overrides));
+  return ConfigFile{.text = *std::move(text), .config = std::move(config)};
 }
 
 }  // namespace dtrun::cmd

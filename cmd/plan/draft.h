@@ -57,7 +57,7 @@ using PlanPart = Status (*)(Draft&);
 
 inline Status run_parts(Draft& draft, std::initializer_list<PlanPart> parts) {
   for (PlanPart part : parts) {
-    if (Status status = part(draft); !status.ok()) return status;
+    RETURN_IF_ERROR(part(draft));
   }
   return {};
 }

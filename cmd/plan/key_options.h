@@ -49,12 +49,11 @@ Result<rendezvous::FoundKey> find_key(const KeyQuestion& question);
 template <typename Options>
 Result<std::optional<rendezvous::Credential>> key_of_asker(const Options& options,
                                                            const Environment& environment) {
-  const auto found = find_key({.offer = key_offer(options, environment),
-                               .environment = environment,
-                               .endpoint = {.host = "*"},
-                               .only_asks = true});
-  if (!found.ok()) return found.status();
-  return found.value().key;
+  ASSIGN_OR_RETURN(const auto found, find_key({.offer = key_offer(options, environment),
+                                               .environment = environment,
+                                               .endpoint = {.host = "*"},
+                                               .only_asks = true}));
+  return found.key;
 }
 
 // A notice for people if there is no key: it says which users may join.

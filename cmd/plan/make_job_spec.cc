@@ -71,9 +71,7 @@ void add_launch_section(worker::JobConfig& config, Options* options) {
 }
 
 Status read_config(Draft& draft) {
-  Result<worker::JobConfig> config = settle_config(&draft.options);
-  if (!config.ok()) return config.status();
-  draft.config = std::move(config).value();
+  ASSIGN_OR_RETURN(draft.config, settle_config(&draft.options));
   return worker::check_dataset(draft.config->data).status();
 }
 
@@ -110,16 +108,15 @@ std::string gpu_obstacle(Draft& draft) {
 
 Status read_workers(Draft& draft) {
   JobSpec& spec = draft.spec;
-  if (Status status = draft.read("nnodes", &spec.nodes, parse_nodes); !status.ok()) return status;
+  RETURN_IF_ERROR(draft.read("nnodes", &spec.nodes, parse_nodes));
   const auto parse = [&](const Given& given) -> Result<int> {
     const bool counts = given.value == "gpu" || given.value == "auto";
     const std::string obstacle = counts ? gpu_obstacle(draft) : "";
     const int gpus = counts && obstacle.empty() ? static_cast<int>(draft.gpus().gpus.size()) : 0;
     return parse_nproc(given, draft.cpus(), gpus, obstacle);
   };
-  if (Status status = settle_workers(draft, [&] { return gpu_obstacle(draft).empty(); }); !status.ok())
-    return status;
-  if (Status status = draft.read("nproc_per_node", &spec.nproc, parse); !status.ok()) return status;
+  RETURN_IF_ERROR(settle_workers(draft, [&] { return gpu_obstacle(draft).empty(); }));
+  RETURN_IF_ERROR(draft.read("nproc_per_node", &spec.nproc, parse));
   return draft.read("node_rank", &spec.node_rank, [&](const Given& rank) -> Result<int> {
     Result<int> number = parse_int(rank, 0, "a node's rank, 0 or more");
     if (!number.ok() || number.value() < spec.nodes.max) return number;
@@ -234,7 +231,7 @@ Status read_accepted(Draft& draft) {
     if (!methods.count(method->value)) return usage(quoted(*method) + ": expected spawn, fork or forkserver");
   }
   milliseconds unused{};
-  if (Status status = draft.read("monitor_interval", &unused, parse_seconds); !status.ok()) return status;
+  RETURN_IF_ERROR(draft.read("monitor_interval", &unused, parse_seconds));
   if (draft.config && (std::holds_alternative<Standalone>(draft.spec.rendezvous.hosting) ||
                        draft.options.has("rdzv_endpoint"))) {
     draft.no_effect("master_port", " on the built-in trainer");
@@ -294,10 +291,10 @@ Status read_lanes(Draft& draft, int* lanes) {
   *lanes = rendezvous_backend(draft.options) == "env" ? 1 : std::max(1, draft.cpus() / draft.spec.nproc);
   const auto chosen = draft.options.given("lanes");
   if (!chosen || chosen->value == "auto") return {};
-  Result<int> count =
-      parse_count(*chosen, kMaxLanes, "a number of lanes (1 to " + std::to_string(kMaxLanes) + ") or auto");
-  if (!count.ok()) return count.status();
-  *lanes = count.value();
+  ASSIGN_OR_RETURN(
+      int count,
+      parse_count(*chosen, kMaxLanes, "a number of lanes (1 to " + std::to_string(kMaxLanes) + ") or auto"));
+  *lanes = count;
   if (!draft.config) draft.notice(quoted(*chosen) + " has no effect: only the built-in trainer has lanes");
   return {};
 }
@@ -346,8 +343,8 @@ Status read_spares(Draft& draft) {
 Status read_trainer(Draft& draft) {
   int lanes = 1;
   bool in_memory_recovery = draft.config.has_value();
-  if (Status status = read_lanes(draft, &lanes); !status.ok()) return status;
-  if (Status status = read_recovery(draft, &in_memory_recovery); !status.ok()) return status;
+  RETURN_IF_ERROR(read_lanes(draft, &lanes));
+  RETURN_IF_ERROR(read_recovery(draft, &in_memory_recovery));
   read_threads(draft);
   if (!draft.config) {
     std::get<ExternalProgram>(draft.spec.program).in_memory_recovery = in_memory_recovery;
@@ -384,12 +381,11 @@ bool names_config(const Options& options) {
 Result<worker::JobConfig> settle_config(Options* options) {
   const std::string& path = options->program[0];
   const std::span<const std::string> overrides(options->program.begin() + 1, options->program.end());
-  if (Status status = check_overrides(overrides, path); !status.ok()) return status;
-  Result<ConfigFile> file = read_job_config(path, overrides, std::move(options->config_text));
-  if (!file.ok()) return file.status();
-  options->config_text = std::move(file.value().text);
-  add_launch_section(file.value().config, options);
-  return std::move(file.value().config);
+  RETURN_IF_ERROR(check_overrides(overrides, path));
+  ASSIGN_OR_RETURN(ConfigFile file, read_job_config(path, overrides, std::move(options->config_text)));
+  options->config_text = std::move(file.text);
+  add_launch_section(file.config, options);
+  return std::move(file.config);
 }
 
 Status nothing_to_run(const Options& options) {

@@ -45,7 +45,7 @@ Status check_fit(const JobSpec& spec) {
   if (!config.ok()) return {};
   const Result<worker::DatasetFacts> data = worker::check_dataset(config.value().data);
   if (!data.ok()) return {};
-  if (Status status = worker::check_fit(config.value(), data.value()); !status.ok()) return status;
+  RETURN_IF_ERROR(worker::check_fit(config.value(), data.value()));
   return worker::check_teacher(config.value().train, data.value().spec);
 }
 
@@ -68,8 +68,8 @@ Status await_output_dir(const BuiltinTrainer* trainer, const Notice& notice) {
 Status check_output_dir(const JobSpec& spec, const Notice& notice) {
   const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program);
   if (trainer == nullptr || trainer->output_dir.empty() || spec.nodes.max > 1) return {};
-  if (Status status = check_writable(trainer->output_dir); !status.ok()) return status;
-  if (Status status = await_output_dir(trainer, notice); !status.ok()) return status;
+  RETURN_IF_ERROR(check_writable(trainer->output_dir));
+  RETURN_IF_ERROR(await_output_dir(trainer, notice));
   const Result<worker::JobConfig> config = worker::parse_config(trainer->config_json, "config", {});
   return config.ok() ? worker::check_goes_on(config.value()) : Status();
 }
@@ -97,8 +97,8 @@ Status check_node(const JobSpec& spec, const Notice& notice) {
     return errno_status(kExitSoftware, trainer->worker_binary.string(), errno)
         .within("the built-in trainer must lie beside dtrun");
   }
-  if (Status status = check_fit(spec); !status.ok()) return status;
-  if (Status status = check_output_dir(spec, notice); !status.ok()) return status;
+  RETURN_IF_ERROR(check_fit(spec));
+  RETURN_IF_ERROR(check_output_dir(spec, notice));
   if (const std::string small = small_shm_notice(spec, size_of_shm()); !small.empty()) notice(small);
   // Once, before any worker takes memory: the available memory is for all of them.
   return check_memory(spec, read_available_memory("/"));
@@ -137,7 +137,7 @@ Status check_files(const JobSpec& spec, const std::vector<std::string>& program)
   if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program))
     return trainer->output_dir.empty() ? Status() : check_writable(trainer->output_dir);
   const auto& argv = std::get<ExternalProgram>(spec.program).argv;
-  if (Status status = check_program(argv[0]); !status.ok()) return status;
+  RETURN_IF_ERROR(check_program(argv[0]));
   const bool script =
       argv[0] != program[0] && (program[0].ends_with(".py") || program[0].find('/') != std::string::npos);
   if (!script || access(program[0].c_str(), R_OK) == 0) return {};

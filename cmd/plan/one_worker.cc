@@ -9,9 +9,8 @@ namespace dtrun::cmd {
 
 Result<DeviceChoice> device_of_one_worker(const std::string& path, std::span<const std::string> overrides,
                                           const Machine& machine) {
-  const Result<ConfigFile> file = read_job_config(path, overrides);
-  if (!file.ok()) return file.status();
-  const worker::JobConfig& config = file.value().config;
+  ASSIGN_OR_RETURN(const ConfigFile file, read_job_config(path, overrides));
+  const worker::JobConfig& config = file.config;
   const worker::DeviceType device = config.device;
   std::string obstacle;
   GpuSight result;

@@ -29,8 +29,8 @@ Status read_streams(Draft& draft) {
   JobSpec& spec = draft.spec;
   const auto redirects = draft.options.given("redirects"), tee = draft.options.given("tee");
   Streams redirected, teed;
-  if (Status status = draft.read("redirects", &redirected, parse_streams); !status.ok()) return status;
-  if (Status status = draft.read("tee", &teed, parse_streams); !status.ok()) return status;
+  RETURN_IF_ERROR(draft.read("redirects", &redirected, parse_streams));
+  RETURN_IF_ERROR(draft.read("tee", &teed, parse_streams));
   const bool chosen = redirects || tee;
   if (!chosen) teed.all = spec.log_dir.empty() ? 0 : 3;
   for (int rank = 0; rank < spec.nproc + spec.spares; ++rank) {
@@ -51,14 +51,13 @@ Status read_streams(Draft& draft) {
 Status read_rank_filter(Draft& draft) {
   const auto option = draft.options.given("local_ranks_filter");
   if (!option || option->value.empty()) return {};
-  Result<std::set<int>> ranks = parse_ranks(*option);
-  if (!ranks.ok()) return ranks.status();
+  ASSIGN_OR_RETURN(std::set<int> ranks, parse_ranks(*option));
   for (int rank = 0; rank < draft.spec.nproc + draft.spec.spares; ++rank) {
-    if (ranks.value().count(rank)) continue;
+    if (ranks.count(rank)) continue;
     WorkerOutput& worker = draft.spec.output.workers[static_cast<std::size_t>(rank)];
     worker.out.console = worker.err.console = false;
   }
-  if (ranks.value().empty() || *ranks.value().begin() >= draft.spec.nproc) {
+  if (ranks.empty() || *ranks.begin() >= draft.spec.nproc) {
     draft.notice(quoted(*option) + ": no worker here has such a local rank, the console shows none");
   }
   return {};
@@ -111,8 +110,7 @@ Status read_prefix(Draft& draft) {
 Status read_files(Draft& draft) {
   OutputSpec& output = draft.spec.output;
   output.timestamps = draft.options.flag("log_timestamps");
-  if (Status status = draft.read("log_max_size", &output.max_file_size, parse_size); !status.ok())
-    return status;
+  RETURN_IF_ERROR(draft.read("log_max_size", &output.max_file_size, parse_size));
   if (draft.spec.log_dir.empty() || !any_file(output)) {
     draft.no_effect("log_max_size", ": no output goes to a file (see --log_dir)");
   }

@@ -29,9 +29,8 @@ std::optional<Endpoint> no_place() { return std::nullopt; }
 bool stands_alone(const Draft& draft) { return draft.meeting.hosts.empty(); }
 
 Result<std::optional<Endpoint>> given_endpoint(Draft& draft, const Given& given) {
-  Result<std::vector<Endpoint>> endpoints = parse_endpoints(given, kDefaultPort);
-  if (!endpoints.ok()) return endpoints.status();
-  const std::vector<Endpoint>& all = endpoints.value();
+  ASSIGN_OR_RETURN(std::vector<Endpoint> endpoints, parse_endpoints(given, kDefaultPort));
+  const std::vector<Endpoint>& all = endpoints;
   if (all.front().port != 0) {
     for (const Endpoint& one : all) draft.meeting.hosts.push_back(one.host);
     return std::optional<Endpoint>(all.front());
@@ -47,9 +46,8 @@ Result<std::optional<Endpoint>> endpoint_beside_master(const Draft& draft) {
     return usage("--master_addr without --rdzv_endpoint needs --node_rank on each node");
   Endpoint endpoint{.host = draft.spec.rendezvous.master_address, .port = kDefaultPort};
   if (const auto master_port = draft.options.given("master_port")) {
-    Result<int> port = parse_port(*master_port);
-    if (!port.ok()) return port.status();
-    endpoint.port = port_beside(port.value());
+    ASSIGN_OR_RETURN(int port, parse_port(*master_port));
+    endpoint.port = port_beside(port);
   }
   return std::optional<Endpoint>(endpoint);
 }
@@ -70,9 +68,8 @@ Result<std::optional<Endpoint>> find_endpoint(Draft& draft, bool is_static) {
   const bool one_node = draft.spec.nodes.max == 1;
   if (given && !is_static && !one_node) {
     draft.no_effect("master_addr", ": MASTER_ADDR is the address of the node that gets rank 0");
-  } else if (Status status = draft.read("master_addr", &draft.spec.rendezvous.master_address, parse_host);
-             !status.ok()) {
-    return status;
+  } else {
+    RETURN_IF_ERROR(draft.read("master_addr", &draft.spec.rendezvous.master_address, parse_host));
   }
   if (given) return given_endpoint(draft, *endpoint);
   if (one_node || draft.options.flag("standalone")) return no_place();
@@ -97,13 +94,12 @@ Status stand_alone(Draft& draft) {
 }
 
 Status read_endpoint(Draft& draft, bool is_static) {
-  Result<std::optional<Endpoint>> endpoint = find_endpoint(draft, is_static);
-  if (!endpoint.ok()) return endpoint.status();
-  if (draft.options.flag("standalone") || !endpoint.value()) return stand_alone(draft);
+  ASSIGN_OR_RETURN(std::optional<Endpoint> endpoint, find_endpoint(draft, is_static));
+  if (draft.options.flag("standalone") || !endpoint) return stand_alone(draft);
   if (is_static && draft.spec.nodes.max > 1 && !draft.spec.node_rank) {
     return usage("--rdzv_backend static needs --node_rank on each node");
   }
-  meet_at(*endpoint.value(), draft);
+  meet_at(*endpoint, draft);
   return {};
 }
 
@@ -133,9 +129,8 @@ Result<ExportedPlace> exported_place(const Environment& environment) {
   } numbers[] = {
       {"RANK", 0, &place.rank}, {"WORLD_SIZE", 1, &place.world_size}, {"MASTER_PORT", 1, &place.master_port}};
   for (const auto& [name, least, field] : numbers) {
-    Result<int> number = number_from(environment, name, least);
-    if (!number.ok()) return number.status();
-    *field = number.value();
+    ASSIGN_OR_RETURN(int number, number_from(environment, name, least));
+    *field = number;
   }
   const char* address = environment("MASTER_ADDR");
   if (address == nullptr || *address == '\0') {
@@ -154,9 +149,8 @@ Result<ExportedPlace> exported_place(const Environment& environment) {
 
 // One worker whose place a user exported by hand: each terminal counts as a node of its own.
 Status read_env_backend(Draft& draft) {
-  const Result<ExportedPlace> exported = exported_place(draft.environment);
-  if (!exported.ok()) return exported.status();
-  const ExportedPlace& place = exported.value();
+  ASSIGN_OR_RETURN(const ExportedPlace exported, exported_place(draft.environment));
+  const ExportedPlace& place = exported;
   for (const OptionName name : std::initializer_list<OptionName>{"nnodes", "nproc_per_node", "node_rank",
                                                                  "rdzv_endpoint", "master_addr"}) {
     draft.no_effect(name, " with --rdzv_backend env");
@@ -205,9 +199,8 @@ Status read_master_port(Draft& draft) {
 // Behind read_key.
 Status read_page(Draft& draft) {
   PageSpec& page = draft.spec.rendezvous.page;
-  if (Status status = draft.read("http_port", &page.port, parse_page_port); !status.ok()) return status;
-  if (Status status = draft.read("http_bind", &page.address, parse_numeric_address); !status.ok())
-    return status;
+  RETURN_IF_ERROR(draft.read("http_port", &page.port, parse_page_port));
+  RETURN_IF_ERROR(draft.read("http_bind", &page.address, parse_numeric_address));
   return check_page(draft.options.given("http_bind"),
                     draft.spec.rendezvous.key != nullptr || stands_alone(draft));
 }
@@ -282,11 +275,10 @@ Status unknown_key(const Given& conf, const std::string& key) {
 Status read_time(Draft& draft, const Given& conf, const std::string& value, const TimeKey& key,
                  KeepAlive& keep_alive) {
   const std::string source = conf.source + " " + key.name;
-  Result<milliseconds> time = parse_seconds({.value = value, .source = source});
-  if (!time.ok()) return time.status();
-  if (!key.may_be_short && time.value() < milliseconds(100))
+  ASSIGN_OR_RETURN(milliseconds time, parse_seconds({.value = value, .source = source}));
+  if (!key.may_be_short && time < milliseconds(100))
     return usage(conf.source + ": " + key.name + " must be at least 0.1 seconds");
-  key.set(time.value(), draft.spec.rendezvous, keep_alive);
+  key.set(time, draft.spec.rendezvous, keep_alive);
   if (*key.why_no_effect != '\0') draft.notice(source + " has no effect" + key.why_no_effect);
   return {};
 }
@@ -313,8 +305,7 @@ Status read_conf(Draft& draft) {
   if (!conf) return {};
   KeepAlive keep_alive;
   for (const std::string& entry : split(conf->value, ',')) {
-    Status status = read_conf_entry(draft, *conf, entry, keep_alive);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(read_conf_entry(draft, *conf, entry, keep_alive));
   }
   const double silence = static_cast<double>(keep_alive.interval.count()) * keep_alive.attempts;
   draft.spec.rendezvous.keep_alive_timeout = milliseconds(std::llround(silence));
@@ -359,22 +350,22 @@ Status read_key(Draft& draft) {
   // The list's reach is that of its most exposed host.
   for (const std::string& host : hosts)
     if (rendezvous::reach_of(host) == rendezvous::Reach::kNetwork) endpoint.host = host;
-  const auto found = find_key({.offer = key_offer(draft.options, draft.environment),
-                               .environment = draft.environment,
-                               .endpoint = endpoint,
-                               .only_asks = draft.options.flag("dry_run"),
-                               .hosts = [&] {
-                                 const std::optional<bool> known = may_host(rendezvous.hosting);
-                                 return known ? *known : std::ranges::any_of(hosts, draft.machine.is_home);
-                               }});
-  if (!found.ok()) return found.status();
-  if (const auto& key = found.value().key) {
+  ASSIGN_OR_RETURN(const auto found,
+                   find_key({.offer = key_offer(draft.options, draft.environment),
+                             .environment = draft.environment,
+                             .endpoint = endpoint,
+                             .only_asks = draft.options.flag("dry_run"),
+                             .hosts = [&] {
+                               const std::optional<bool> known = may_host(rendezvous.hosting);
+                               return known ? *known : std::ranges::any_of(hosts, draft.machine.is_home);
+                             }}));
+  if (const auto& key = found.key) {
     if (const rendezvous::ScopedToken* const token = key->token()) {
-      if (Status status = take_run_of(*token, draft); !status.ok()) return status;
+      RETURN_IF_ERROR(take_run_of(*token, draft));
     }
     rendezvous.key = std::make_shared<const rendezvous::Credential>(*key);
-  } else if (!found.value().why_none.empty() && !alone) {
-    draft.notice(plain_text_notice(found.value(), endpoint));
+  } else if (!found.why_none.empty() && !alone) {
+    draft.notice(plain_text_notice(found, endpoint));
   }
   return {};
 }

@@ -50,12 +50,10 @@ class MessageReader {
   // The next whole message, nothing if more bytes are needed. After an error (EX_SOFTWARE: a frame over
   // kMaxFrame, or bytes that are no Message) the stream is unusable.
   Result<std::optional<Message>> next() {
-    auto frame = frames_.next();
-    if (!frame.ok()) return frame.status();
-    if (!frame.value()) return std::optional<Message>();
-    auto message = message_of<Message>(*frame.value());
-    if (!message.ok()) return message.status();
-    return std::optional<Message>(std::move(message).value());
+    ASSIGN_OR_RETURN(auto frame, frames_.next());
+    if (!frame) return std::optional<Message>();
+    ASSIGN_OR_RETURN(auto message, message_of<Message>(*frame));
+    return std::optional<Message>(std::move(message));
   }
 
   // Bytes of a message that is not whole.

@@ -49,3 +49,23 @@ class [[nodiscard]] Result {
 };
 
 }  // namespace dtrun
+
+// Declares or assigns to a variable the value of a Result, or returns the Result's status from the function,
+// as Abseil's users know it:
+//   ASSIGN_OR_RETURN(const std::string text, read_text(path));
+// Several statements, so not for an `if` without braces.
+#define ASSIGN_OR_RETURN(declaration, ...) \
+  DTRUN_ASSIGN_OR_RETURN(DTRUN_JOIN(result_of_line_, __LINE__), declaration, __VA_ARGS__)
+#define DTRUN_ASSIGN_OR_RETURN(result, declaration, ...) \
+  auto result = __VA_ARGS__;                             \
+  if (!result.ok()) return result.status();              \
+  declaration = std::move(result).value()
+
+// Returns the Status that the expression has, unless it is success.
+#define RETURN_IF_ERROR(...)                                                  \
+  do {                                                                        \
+    if (::dtrun::Status failure = __VA_ARGS__; !failure.ok()) return failure; \
+  } while (false)
+
+#define DTRUN_JOIN(left, right) DTRUN_JOIN_EXPANDED(left, right)
+#define DTRUN_JOIN_EXPANDED(left, right) left##right

@@ -54,7 +54,7 @@ Status Caller::leave(const grpc::Status& status, std::chrono::milliseconds limit
   if (other_list || !answered_before) try_next_port();
   if (other_list) return Status(kExitUsage, where + " has another list of hosts: " + status.error_message());
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE)
-    if (Status refused = connector_.compare_keys(host_, tried, limit); !refused.ok()) return refused;
+    RETURN_IF_ERROR(connector_.compare_keys(host_, tried, limit));
   return Status(kExitUnavailable, where + ": " + status.error_message());
 }
 

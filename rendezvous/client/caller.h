@@ -34,7 +34,7 @@ class Caller {
   template <typename Request, typename Reply>
   Status call(grpc::Status (v1::Election::Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
               const Request& request, Reply* reply, std::chrono::milliseconds limit) {
-    if (Status dialled = connect(limit); !dialled.ok()) return dialled;
+    RETURN_IF_ERROR(connect(limit));
     grpc::ClientContext context;
     if (!enter(&context)) return Status(kExitUnavailable, "interrupted");
     context.set_deadline(std::chrono::system_clock::now() + limit);

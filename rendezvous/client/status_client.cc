@@ -44,7 +44,7 @@ Result<Reply> ask_one(const std::string& host, int port, Method<Request, Reply> 
     return Status(kExitUnavailable, endpoint + ": " + status.error_message());
   if (status.error_code() == grpc::StatusCode::PERMISSION_DENIED)
     return Status(kExitNoPermission, "the store at " + endpoint + " refuses: " + status.error_message());
-  if (Status refused = connector.compare_keys(host, port, dial_timeout); !refused.ok()) return refused;
+  RETURN_IF_ERROR(connector.compare_keys(host, port, dial_timeout));
   return Status(kExitUnavailable, "what listens at " + endpoint +
                                       " gave no status, so it is no dtrun coordinator (" +
                                       status.error_message() + ")");

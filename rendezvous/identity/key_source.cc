@@ -89,9 +89,8 @@ Result<std::filesystem::path> users_key_file(const std::function<const char*(con
 
 Result<FoundKey> find_key(const KeyOffer& offer, Reach reach, const Result<std::filesystem::path>& users_file,
                           bool make) {
-  const Result<KeyChoice> choice = choose_key(offer, reach);
-  if (!choice.ok()) return choice.status();
-  switch (choice.value()) {
+  ASSIGN_OR_RETURN(const KeyChoice choice, choose_key(offer, reach));
+  switch (choice) {
     case KeyChoice::kFile:
       return found(read_credential_file(offer.file->value, offer.file->source + "=" + offer.file->value));
     case KeyChoice::kText:

@@ -82,7 +82,7 @@ Status refuse_used_directory(const JobConfig& config) {
 }
 
 Status check_goes_on(const JobConfig& config) {
-  if (Status status = refuse_used_directory(config); !status.ok()) return status;
+  RETURN_IF_ERROR(refuse_used_directory(config));
   for (const fs::path& checkpoint : checkpoints_for(config)) {
     const std::optional<StateText> state = state_in(checkpoint);
     if (state) return refuse_drift(config, config_drift(config, state->config_json), state->step);

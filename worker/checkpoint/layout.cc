@@ -99,9 +99,8 @@ Result<std::vector<OptimizerSlot>> optimizer_values(const Safetensors& file, con
       return not_ours("tensor \"" + printable(tensor.name) + "\" belongs to no parameter of this model");
     const bool known = std::ranges::find(slots, *name, &OptimizerSlot::name) != slots.end();
     if (known) continue;
-    auto values = parameter_values(file, program, *name + ".");
-    if (!values.ok()) return values.status();
-    slots.push_back({*name, std::move(values).value()});
+    ASSIGN_OR_RETURN(auto values, parameter_values(file, program, *name + "."));
+    slots.push_back({*name, std::move(values)});
   }
   return slots;
 }

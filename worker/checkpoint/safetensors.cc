@@ -128,9 +128,8 @@ std::string safetensors_header(std::span<const Tensor> tensors,
 }
 
 Result<Safetensors> parse_safetensors(std::string_view file) {
-  const auto text = header_text(file);
-  if (!text.ok()) return text.status();
-  const auto json = parse_strict_json(text.value());
+  ASSIGN_OR_RETURN(const auto text, header_text(file));
+  const auto json = parse_strict_json(text);
   if (!json.ok()) return fault("its header is not JSON: " + json.status().message());
   const Json& header = json.value().value;
   if (!header.is_object()) return fault("its header is not a JSON object");
@@ -138,19 +137,18 @@ Result<Safetensors> parse_safetensors(std::string_view file) {
     return fault("its header repeats " + printable(json.value().repeated[0]));
 
   Safetensors result;
-  result.data = file.substr(kPrefix + text.value().size());
+  result.data = file.substr(kPrefix + text.size());
   for (const auto& [name, value] : header.items()) {
     if (name == kMetadata) {
-      if (Status status = parse_metadata(value, &result.metadata); !status.ok()) return status;
+      RETURN_IF_ERROR(parse_metadata(value, &result.metadata));
       continue;
     }
-    auto tensor = parse_tensor(name, value, result.data.size());
-    if (!tensor.ok()) return tensor.status();
-    result.tensors.push_back(std::move(tensor).value());
+    ASSIGN_OR_RETURN(auto tensor, parse_tensor(name, value, result.data.size()));
+    result.tensors.push_back(std::move(tensor));
   }
   // An empty tensor comes before the one that begins at its place.
   std::ranges::sort(result.tensors, {}, [](const Tensor& t) { return std::pair(t.offset, t.size); });
-  if (Status status = check_cover(result.tensors, result.data.size()); !status.ok()) return status;
+  RETURN_IF_ERROR(check_cover(result.tensors, result.data.size()));
   return result;
 }
 

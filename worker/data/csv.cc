@@ -185,8 +185,7 @@ class TableReader {
                                       "; the file may be cut there");
     }
     for (std::size_t column = 1; column <= columns_; ++column) {
-      if (Status status = column == label_ ? add_label(column) : add_value(column); !status.ok())
-        return status;
+      RETURN_IF_ERROR(column == label_ ? add_label(column) : add_value(column));
     }
     return Status();
   }
@@ -232,15 +231,14 @@ Result<CsvTable> parse_csv(const NextPiece& next, const CsvForm& form) {
   Result<bool> more = reader.read();
   if (!more.ok()) return more.status();
   if (!more.value()) return Status(kExitNoInput, "is empty; write the file again");
-  const auto label = find_label(reader, form.label_column);
-  if (!label.ok()) return label.status();
+  ASSIGN_OR_RETURN(const auto label, find_label(reader, form.label_column));
   if (reader.columns() < 2) {
     return Status(kExitNoInput, "has only the column of the label; is it separated by commas?");
   }
-  TableReader table(reader, form, label.value());
+  TableReader table(reader, form, label);
   if (is_header(reader)) more = reader.read();
   while (more.ok() && more.value() && table.rows() < form.most_rows) {
-    if (Status status = table.add_row(); !status.ok()) return status;
+    RETURN_IF_ERROR(table.add_row());
     more = reader.read();
   }
   if (!more.ok()) return more.status();

@@ -123,30 +123,26 @@ Status keep_split(CsvTable& table, const DataConfig& config, Split split) {
 }  // namespace
 
 Result<std::unique_ptr<Dataset>> load_csv(const DataConfig& config, Split split) {
-  auto read = read_table(config, path_of(config, split), SIZE_MAX);
-  if (!read.ok()) return read.status();
-  CsvTable table = std::move(read.value().table);
+  ASSIGN_OR_RETURN(auto read, read_table(config, path_of(config, split), SIZE_MAX));
+  CsvTable table = std::move(read.table);
   if (is_one_file(config)) {
-    if (Status status = keep_split(table, config, split); !status.ok()) return status;
+    RETURN_IF_ERROR(keep_split(table, config, split));
   }
   return std::unique_ptr<Dataset>(std::make_unique<Csv>(std::move(table), config.classes));
 }
 
 Result<DatasetFacts> check_csv(const DataConfig& config) {
-  const auto train = read_table(config, path_of(config, Split::kTrain), kRowsLookedAt);
-  if (!train.ok()) return train.status();
-  const std::uint64_t rows = train.value().rows;
+  ASSIGN_OR_RETURN(const auto train, read_table(config, path_of(config, Split::kTrain), kRowsLookedAt));
+  const std::uint64_t rows = train.rows;
   if (is_one_file(config)) {
     const std::uint64_t test_rows = test_share(rows, config.test_fraction);
     // Each split reads the whole file, and keeps the memory that all rows took.
-    return facts_of(config, train.value().table, rows - test_rows, test_rows, 2 * rows);
+    return facts_of(config, train.table, rows - test_rows, test_rows, 2 * rows);
   }
   const fs::path test_path = path_of(config, Split::kTest);
-  const auto test = read_table(config, test_path, kRowsLookedAt);
-  if (!test.ok()) return test.status();
-  const std::size_t features = train.value().table.features, of_test = test.value().table.features;
-  if (features == of_test)
-    return facts_of(config, train.value().table, rows, test.value().rows, rows + test.value().rows);
+  ASSIGN_OR_RETURN(const auto test, read_table(config, test_path, kRowsLookedAt));
+  const std::size_t features = train.table.features, of_test = test.table.features;
+  if (features == of_test) return facts_of(config, train.table, rows, test.rows, rows + test.rows);
   return bad_input(test_path, "has " + std::to_string(of_test + 1) + " columns, but train.csv has " +
                                   std::to_string(features + 1) + "; they must be the same");
 }

@@ -39,7 +39,7 @@ class TokenWindow {
     while (!out.empty()) {
       const std::uint64_t at = offset - part->begin;
       const std::size_t size = std::min<std::uint64_t>(out.size(), part->file.size() - at);
-      if (Status status = part->file.read(at, out.first(size)); !status.ok()) return status;
+      RETURN_IF_ERROR(part->file.read(at, out.first(size)));
       out = out.subspan(size);
       offset += size;
       ++part;
@@ -62,21 +62,19 @@ struct SplitText {
 };
 
 Result<SplitText> open_text(const DataConfig& config, Split split) {
-  const auto paths = text_files(config.path, config.files);
-  if (!paths.ok()) return paths.status();
+  ASSIGN_OR_RETURN(const auto paths, text_files(config.path, config.files));
   SplitText text;
-  for (const fs::path& path : paths.value()) {
-    auto file = InputFile::open(path);
-    if (!file.ok()) return file.status();
-    text.row.add(std::move(file).value());
+  for (const fs::path& path : paths) {
+    ASSIGN_OR_RETURN(auto file, InputFile::open(path));
+    text.row.add(std::move(file));
     Pulse::beat();
   }
   const std::uint64_t size = text.row.size();
   if (size == 0) {
-    return bad_input(
-        config.path,
-        std::string(paths.value().empty() ? "has no files \"" + config.files + "\"" : "is empty") + "; " +
-            install_or(config.path) + "set data.path to a text, or a directory with texts");
+    return bad_input(config.path,
+                     std::string(paths.empty() ? "has no files \"" + config.files + "\"" : "is empty") +
+                         "; " + install_or(config.path) +
+                         "set data.path to a text, or a directory with texts");
   }
   const std::uint64_t test = test_share(size, config.test_fraction);
   text.begin = split == Split::kTrain ? 0 : size - test;
@@ -127,19 +125,17 @@ class Text : public Dataset {
 
 Result<std::unique_ptr<Dataset>> load_text(const DataConfig& config, Split split) {
   if (config.tokenizer) return load_tokenized_text(config, split);
-  auto text = open_text(config, split);
-  if (!text.ok()) return text.status();
-  return std::unique_ptr<Dataset>(std::make_unique<Text>(std::move(text).value(), config.sequence_length));
+  ASSIGN_OR_RETURN(auto text, open_text(config, split));
+  return std::unique_ptr<Dataset>(std::make_unique<Text>(std::move(text), config.sequence_length));
 }
 
 Result<DatasetFacts> check_text(const DataConfig& config) {
   if (config.tokenizer) return check_tokenized_text(config);
   DatasetFacts facts{.spec = window_spec(config.sequence_length, kByteValues)};
   for (const Split split : {Split::kTrain, Split::kTest}) {
-    const auto text = open_text(config, split);
-    if (!text.ok()) return text.status();
+    ASSIGN_OR_RETURN(const auto text, open_text(config, split));
     (split == Split::kTrain ? facts.train : facts.test) =
-        static_cast<std::int64_t>(windows_in(text.value().end - text.value().begin, config.sequence_length));
+        static_cast<std::int64_t>(windows_in(text.end - text.begin, config.sequence_length));
   }
   return facts;
 }

@@ -33,8 +33,7 @@ Status no_utf8(const std::filesystem::path& path, std::uint64_t byte) {
 Status TextPieces::read_more() {
   const std::size_t size = std::min<std::uint64_t>(kReadAtOnce, end_ - next_), had = text_.size();
   text_.resize(had + size);
-  Status status = file_.read(next_, {reinterpret_cast<std::uint8_t*>(text_.data()) + had, size});
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(file_.read(next_, {reinterpret_cast<std::uint8_t*>(text_.data()) + had, size}));
   Pulse::beat();
   next_ += size;
   const auto bad = invalid_utf8_at(std::string_view(text_).substr(valid_));
@@ -47,7 +46,7 @@ Status TextPieces::read_more() {
 Result<std::optional<std::string>> TextPieces::next() {
   std::size_t looked = 0;
   while (next_ < end_) {
-    if (Status status = read_more(); !status.ok()) return status;
+    RETURN_IF_ERROR(read_more());
     if (next_ == end_) break;
     if (valid_ == 0) continue;
     const std::size_t from = std::max(looked, valid_ - std::min(valid_, kRoomForCut));
@@ -71,8 +70,7 @@ Result<std::uint64_t> cut_behind(const InputFile& file, std::uint64_t place, Enc
   const std::uint64_t before = std::min<std::uint64_t>(place, kLongestAddedToken + kLongestCharacter);
   for (std::size_t behind = kRoomForCut;; behind *= 4) {
     std::string text(std::min<std::uint64_t>(before + behind, file.size() - (place - before)), '\0');
-    Status status = file.read(place - before, {reinterpret_cast<std::uint8_t*>(text.data()), text.size()});
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(file.read(place - before, {reinterpret_cast<std::uint8_t*>(text.data()), text.size()}));
     const bool whole = place - before + text.size() == file.size();
     std::size_t begin = 0, from = before;
     while (begin < from && continues_character(text[begin])) ++begin;

@@ -52,23 +52,21 @@ struct Stretch {
 
 // The stretches of a split.
 Result<std::vector<Stretch>> stretches_of(const DataConfig& config, Split split, Encoder& encoder) {
-  const auto paths = text_files(config.path, config.files);
-  if (!paths.ok()) return paths.status();
+  ASSIGN_OR_RETURN(const auto paths, text_files(config.path, config.files));
   std::vector<Stretch> all;
   std::uint64_t size = 0;
-  for (const auto& path : paths.value()) {
-    auto file = InputFile::open(path);
-    if (!file.ok()) return file.status();
+  for (const auto& path : paths) {
+    ASSIGN_OR_RETURN(auto file, InputFile::open(path));
     Pulse::beat();
-    if (all.size() >= kMostOpenFiles) file.value().close();
-    const std::uint64_t bytes = file.value().size();
+    if (all.size() >= kMostOpenFiles) file.close();
+    const std::uint64_t bytes = file.size();
     size += bytes;
-    if (bytes > 0) all.push_back({.file = std::move(file).value(), .begin = 0, .end = bytes});
+    if (bytes > 0) all.push_back({.file = std::move(file), .begin = 0, .end = bytes});
   }
   if (all.empty()) {
-    return bad_input(config.path, std::string(paths.value().empty() ? "has no files \"" + config.files + "\""
-                                                                    : "is empty") +
-                                      "; set data.path to a text, or a directory with texts");
+    return bad_input(config.path,
+                     std::string(paths.empty() ? "has no files \"" + config.files + "\"" : "is empty") +
+                         "; set data.path to a text, or a directory with texts");
   }
   if (size > kLargestTokenizedText) {
     return bad_input(
@@ -84,9 +82,7 @@ Result<std::vector<Stretch>> stretches_of(const DataConfig& config, Split split,
     // The byte at which the test split begins in this file.
     std::uint64_t cut = bytes;
     if (place < bytes) {
-      const auto behind = place == 0 ? Result<std::uint64_t>(0) : cut_behind(one.file, place, encoder);
-      if (!behind.ok()) return behind.status();
-      cut = behind.value();
+      ASSIGN_OR_RETURN(cut, place == 0 ? Result<std::uint64_t>(0) : cut_behind(one.file, place, encoder));
     }
     place -= std::min(place, bytes);
     (split == Split::kTrain ? one.end : one.begin) = cut;
@@ -103,10 +99,9 @@ Result<std::vector<std::int32_t>> tokens_of(const std::vector<Stretch>& stretche
     if (end_of_text && stretch.begin == 0) tokens.push_back(*end_of_text);
     TextPieces pieces(stretch.file, stretch.begin, stretch.end, encoder);
     for (bool begins = stretch.begin == 0;; begins = false) {
-      const auto piece = pieces.next();
-      if (!piece.ok()) return piece.status();
-      if (!piece.value()) break;
-      encoder.encode(*piece.value(), begins, tokens);
+      ASSIGN_OR_RETURN(const auto piece, pieces.next());
+      if (!piece) break;
+      encoder.encode(*piece, begins, tokens);
     }
   }
   return tokens;
@@ -115,36 +110,31 @@ Result<std::vector<std::int32_t>> tokens_of(const std::vector<Stretch>& stretche
 }  // namespace
 
 Result<std::unique_ptr<Dataset>> load_tokenized_text(const DataConfig& config, Split split) {
-  const auto loaded = tokenizer_of(config);
-  if (!loaded.ok()) return loaded.status();
-  const Tokenizer& tokenizer = *loaded.value()->tokenizer;
+  ASSIGN_OR_RETURN(const auto loaded, tokenizer_of(config));
+  const Tokenizer& tokenizer = *loaded->tokenizer;
   Encoder encoder(tokenizer);
-  const auto stretches = stretches_of(config, split, encoder);
-  if (!stretches.ok()) return stretches.status();
-  auto tokens = tokens_of(stretches.value(), tokenizer, encoder);
-  if (!tokens.ok()) return tokens.status();
-  if (windows_in(tokens.value().size(), config.sequence_length) == 0) {
-    return bad_input(config.path, "has " + with_thousands(tokens.value().size()) + " tokens to " +
+  ASSIGN_OR_RETURN(const auto stretches, stretches_of(config, split, encoder));
+  ASSIGN_OR_RETURN(auto tokens, tokens_of(stretches, tokenizer, encoder));
+  if (windows_in(tokens.size(), config.sequence_length) == 0) {
+    return bad_input(config.path, "has " + with_thousands(tokens.size()) + " tokens to " +
                                       (split == Split::kTrain ? "train on" : "test with") +
                                       ", fewer than a sample of data.sequence_length " +
                                       with_thousands(config.sequence_length) +
                                       " and the token after it; make it smaller or get more text");
   }
   return std::unique_ptr<Dataset>(
-      std::make_unique<TokenizedText>(std::move(tokens).value(), config.sequence_length, tokenizer.size()));
+      std::make_unique<TokenizedText>(std::move(tokens), config.sequence_length, tokenizer.size()));
 }
 
 Result<DatasetFacts> check_tokenized_text(const DataConfig& config) {
-  const auto loaded = tokenizer_of(config);
-  if (!loaded.ok()) return loaded.status();
-  const Tokenizer& tokenizer = *loaded.value()->tokenizer;
+  ASSIGN_OR_RETURN(const auto loaded, tokenizer_of(config));
+  const Tokenizer& tokenizer = *loaded->tokenizer;
   Encoder encoder(tokenizer);
   DatasetFacts facts{.spec = window_spec(config.sequence_length, tokenizer.size())};
   for (const Split split : {Split::kTrain, Split::kTest}) {
-    const auto stretches = stretches_of(config, split, encoder);
-    if (!stretches.ok()) return stretches.status();
+    ASSIGN_OR_RETURN(const auto stretches, stretches_of(config, split, encoder));
     std::uint64_t bytes = 0;
-    for (const Stretch& stretch : stretches.value()) bytes += stretch.end - stretch.begin;
+    for (const Stretch& stretch : stretches) bytes += stretch.end - stretch.begin;
     const std::uint64_t tokens = bytes / kBytesOfToken;
     (split == Split::kTrain ? facts.train : facts.test) =
         static_cast<std::int64_t>(windows_in(tokens, config.sequence_length));

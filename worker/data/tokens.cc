@@ -94,15 +94,14 @@ struct Shard {
 };
 
 Result<Shard> open_shard(const fs::path& path) {
-  auto file = InputFile::open(path);
-  if (!file.ok()) return file.status();
+  ASSIGN_OR_RETURN(auto file, InputFile::open(path));
   std::array<std::uint8_t, kTokenHeader> beginning;
   const std::span<std::uint8_t> have =
-      std::span(beginning).first(std::min<std::uint64_t>(beginning.size(), file.value().size()));
-  if (Status status = file.value().read(0, have); !status.ok()) return status;
-  const auto layout = parse_token_header(have, file.value().size());
+      std::span(beginning).first(std::min<std::uint64_t>(beginning.size(), file.size()));
+  RETURN_IF_ERROR(file.read(0, have));
+  const auto layout = parse_token_header(have, file.size());
   if (!layout.ok()) return layout.status().within(path.string());
-  return Shard{.file = std::move(file).value(), .layout = layout.value()};
+  return Shard{.file = std::move(file), .layout = layout.value()};
 }
 
 // REQUIRES: the shard is of a file that has both splits; its end is the test split.
@@ -118,21 +117,18 @@ Result<std::vector<Shard>> open_split(const DataConfig& config, Split split) {
   const bool one_file = !fs::is_directory(config.path, error);
   std::vector<fs::path> paths{config.path};
   if (!one_file) {
-    auto found = shard_paths(config.path, split);
-    if (!found.ok()) return found.status();
-    paths = std::move(found).value();
+    ASSIGN_OR_RETURN(paths, shard_paths(config.path, split));
   }
   std::vector<Shard> shards;
   std::uint64_t samples = 0, tokens = 0;
   for (const fs::path& path : paths) {
-    auto shard = open_shard(path);
-    if (!shard.ok()) return shard.status();
-    if (one_file) cut_to_split(shard.value(), config.test_fraction, split);
-    shard.value().first_sample = samples;
-    tokens += shard.value().layout.tokens;
-    samples += windows_in(shard.value().layout.tokens, config.sequence_length);
-    if (shards.size() >= kMostOpenFiles) shard.value().file.close();
-    shards.push_back(std::move(shard).value());
+    ASSIGN_OR_RETURN(auto shard, open_shard(path));
+    if (one_file) cut_to_split(shard, config.test_fraction, split);
+    shard.first_sample = samples;
+    tokens += shard.layout.tokens;
+    samples += windows_in(shard.layout.tokens, config.sequence_length);
+    if (shards.size() >= kMostOpenFiles) shard.file.close();
+    shards.push_back(std::move(shard));
   }
   const std::string have = std::string("has ") + with_thousands(tokens) + " tokens to " +
                            (split == Split::kTrain ? "train on" : "test with") + ", ";
@@ -215,7 +211,7 @@ class Tokens : public Dataset {
 Result<TokenLayout> parse_token_header(std::span<const std::uint8_t> beginning, std::uint64_t size) {
   if (size == 0) return no_tokens("is empty; write the file again");
   const std::uint32_t magic = beginning.size() >= 4 ? little_endian32(beginning, 0) : 0;
-  if (Status status = check_magic_of_others(magic); !status.ok()) return status;
+  RETURN_IF_ERROR(check_magic_of_others(magic));
   if (magic != kMagic) {
     if (size % 2 == 0) return TokenLayout{.begin = 0, .tokens = size / 2};
     return no_tokens("has " + with_thousands(size) +
@@ -249,23 +245,21 @@ std::string token_header(std::uint64_t tokens) {
 }
 
 Result<std::unique_ptr<Dataset>> load_tokens(const DataConfig& config, Split split) {
-  auto shards = open_split(config, split);
-  if (!shards.ok()) return shards.status();
-  return std::unique_ptr<Dataset>(std::make_unique<Tokens>(std::move(shards).value(), config));
+  ASSIGN_OR_RETURN(auto shards, open_split(config, split));
+  return std::unique_ptr<Dataset>(std::make_unique<Tokens>(std::move(shards), config));
 }
 
 Result<DatasetFacts> check_tokens(const DataConfig& config) {
   if (const auto tokenizer = tokenizer_of(config); !tokenizer.ok()) return tokenizer.status();
   DatasetFacts facts{.spec = window_spec(config.sequence_length, config.vocab_size)};
   for (const Split split : {Split::kTrain, Split::kTest}) {
-    const auto shards = open_split(config, split);
-    if (!shards.ok()) return shards.status();
-    const Shard& last = shards.value().back();
+    ASSIGN_OR_RETURN(const auto shards, open_split(config, split));
+    const Shard& last = shards.back();
     (split == Split::kTrain ? facts.train : facts.test) =
         static_cast<std::int64_t>(last.first_sample + windows_in(last.layout.tokens, config.sequence_length));
     // The first tokens of each shard: enough to find files of another tokenizer, or files that hold no
     // tokens.
-    for (const Shard& shard : shards.value()) {
+    for (const Shard& shard : shards) {
       std::array<std::uint8_t, 2048> bytes;
       const std::span<std::uint8_t> first =
           std::span(bytes).first(std::min<std::uint64_t>(bytes.size(), 2 * shard.layout.tokens));

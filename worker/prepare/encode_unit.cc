@@ -68,9 +68,9 @@ Result<UnitTokens> encode_unit(const Unit& unit, const InputSource& source, cons
     const std::string_view json = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (json.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const auto text = text_in(json, rules, {.source = source, .number = unit.first_line + i});
-    if (!text.ok()) return text.status();
-    const std::string_view whole = text.value();
+    ASSIGN_OR_RETURN(const auto text,
+                     text_in(json, rules, {.source = source, .number = unit.first_line + i}));
+    const std::string_view whole = text;
     if (whole.empty()) continue;
     ++tokens.documents;
     if (rules.cut_documents) {

@@ -25,8 +25,7 @@ Result<std::uint64_t> lines_in(const InputFile& file, std::uint64_t enough) {
   std::string bytes;
   for (std::uint64_t at = 0; at < file.size() && lines < enough; at += bytes.size()) {
     bytes.clear();
-    Status status = read_bytes(file, at, std::min<std::uint64_t>(kLines, file.size() - at), bytes);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(read_bytes(file, at, std::min<std::uint64_t>(kLines, file.size() - at), bytes));
     lines += static_cast<std::uint64_t>(std::ranges::count(bytes, '\n'));
   }
   return std::max<std::uint64_t>(lines, 1);
@@ -49,20 +48,16 @@ Result<Inputs> find_inputs(const std::vector<std::string>& paths, const std::str
       val_fraction > 0 ? static_cast<std::uint64_t>(std::ceil(1 / val_fraction)) + 1 : 0;
   std::uint64_t documents = 0;
   for (const std::string& path : paths) {
-    const auto files = text_files(path, pattern);
-    if (!files.ok()) return files.status();
-    if (files.value().empty()) return bad_input(path, "has no files \"" + pattern + "\"");
-    for (const fs::path& one : files.value()) {
-      const auto file = InputFile::open(one);
-      if (!file.ok()) return file.status();
-      const std::uint64_t size = file.value().size();
+    ASSIGN_OR_RETURN(const auto files, text_files(path, pattern));
+    if (files.empty()) return bad_input(path, "has no files \"" + pattern + "\"");
+    for (const fs::path& one : files) {
+      ASSIGN_OR_RETURN(const auto file, InputFile::open(one));
+      const std::uint64_t size = file.size();
       if (size == 0) continue;
       const bool jsonl = one.extension() == ".jsonl";
       std::uint64_t here = 1;
       if (jsonl && documents < enough) {
-        const auto lines = lines_in(file.value(), enough);
-        if (!lines.ok()) return lines.status();
-        here = lines.value();
+        ASSIGN_OR_RETURN(here, lines_in(file, enough));
       }
       documents += here;
       inputs.bytes += size;
@@ -76,9 +71,8 @@ Result<Inputs> find_inputs(const std::vector<std::string>& paths, const std::str
 
 Status UnitReader::open() {
   const InputSource& source = inputs_.sources[source_];
-  auto file = InputFile::open(source.path);
-  if (!file.ok()) return file.status();
-  file_.emplace(std::move(file).value());
+  ASSIGN_OR_RETURN(auto file, InputFile::open(source.path));
+  file_.emplace(std::move(file));
   file_->read_ahead();
   next_byte_ = 0;
   line_ = 1;
@@ -89,16 +83,15 @@ Status UnitReader::open() {
     return {};
   }
   const auto wanted = static_cast<std::uint64_t>(static_cast<double>(size) * (1 - val_fraction_));
-  const auto cut = cut_behind(*file_, wanted, cutter_);
-  if (!cut.ok()) return cut.status();
-  parts_ = {{.begin = cut.value(), .end = size, .val = true}, {.begin = 0, .end = cut.value(), .val = false}};
+  ASSIGN_OR_RETURN(const auto cut, cut_behind(*file_, wanted, cutter_));
+  parts_ = {{.begin = cut, .end = size, .val = true}, {.begin = 0, .end = cut, .val = false}};
   return {};
 }
 
 Result<std::optional<Unit>> UnitReader::next() {
   while (source_ < inputs_.sources.size()) {
     if (!file_) {
-      if (Status status = open(); !status.ok()) return status;
+      RETURN_IF_ERROR(open());
     }
     auto unit = inputs_.sources[source_].jsonl ? next_lines() : next_piece();
     if (!unit.ok() || unit.value()) return unit;
@@ -116,11 +109,10 @@ Result<std::optional<Unit>> UnitReader::next_piece() {
       pieces_.emplace(*file_, part.begin, part.end, cutter_);
       begins_ = true;
     }
-    auto piece = pieces_->next();
-    if (!piece.ok()) return piece.status();
-    if (piece.value()) {
+    ASSIGN_OR_RETURN(auto piece, pieces_->next());
+    if (piece) {
       return std::optional(Unit{.source = source_,
-                                .bytes = *std::move(piece.value()),
+                                .bytes = *std::move(piece),
                                 .begins = std::exchange(begins_, false),
                                 .val = part.val,
                                 .document = document_});
@@ -137,7 +129,7 @@ Result<std::optional<Unit>> UnitReader::next_lines() {
   std::size_t end = std::string::npos;
   while (end == std::string::npos && next_byte_ < file.size()) {
     const std::size_t size = std::min<std::uint64_t>(kLines, file.size() - next_byte_);
-    if (Status status = read_bytes(file, next_byte_, size, bytes); !status.ok()) return status;
+    RETURN_IF_ERROR(read_bytes(file, next_byte_, size, bytes));
     next_byte_ += size;
     end = bytes.rfind('\n');
     if (end == std::string::npos && bytes.size() > kLongestLine) {

@@ -38,16 +38,14 @@ bool is_there(const fs::path& path) {
 }
 
 Result<LoadedTokenizer> load_file(const fs::path& path) {
-  auto text = read_whole(path);
-  if (!text.ok()) return text.status();
+  ASSIGN_OR_RETURN(auto text, read_whole(path));
   if (path.filename() != kVocabJson) {
-    const auto spec = parse_tokenizer_json(text.value());
-    return made(spec, {{kTokenizerJson, std::move(text).value()}}, path);
+    const auto spec = parse_tokenizer_json(text);
+    return made(spec, {{kTokenizerJson, std::move(text)}}, path);
   }
-  auto merges = read_whole(path.parent_path() / kMergesTxt);
-  if (!merges.ok()) return merges.status();
-  const auto spec = parse_vocab_and_merges(text.value(), merges.value());
-  return made(spec, {{kVocabJson, std::move(text).value()}, {kMergesTxt, std::move(merges).value()}}, path);
+  ASSIGN_OR_RETURN(auto merges, read_whole(path.parent_path() / kMergesTxt));
+  const auto spec = parse_vocab_and_merges(text, merges);
+  return made(spec, {{kVocabJson, std::move(text)}, {kMergesTxt, std::move(merges)}}, path);
 }
 
 }  // namespace

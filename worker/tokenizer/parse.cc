@@ -96,11 +96,9 @@ Result<Ids> read_vocab(const VocabJson& vocab, TokenizerSpec& spec) {
     return refused("vocab is " + brief(vocab) + ", expected an object of tokens and their ids");
   Ids ids;
   for (const auto& [token, value] : vocab.items()) {
-    const auto id = id_in(value, token);
-    if (!id.ok()) return id.status();
-    if (Status status = put(id.value(), bytes_of_letters(token).value_or(token), token, spec); !status.ok())
-      return status;
-    ids.emplace(token, id.value());
+    ASSIGN_OR_RETURN(const auto id, id_in(value, token));
+    RETURN_IF_ERROR(put(id, bytes_of_letters(token).value_or(token), token, spec));
+    ids.emplace(token, id);
   }
   for (int byte = 0; byte < 256; ++byte) {
     const std::string letter = letters_of_bytes(std::string(1, static_cast<char>(byte)));
@@ -167,12 +165,9 @@ Result<Ids> read_model(const VocabJson& model, TokenizerSpec& spec) {
                         {"end_of_word_suffix", ""},
                         {"byte_fallback", false}});
   if (!status.ok()) return status;
-  const auto ignore_merges = flag(model, "model.", "ignore_merges", false);
-  if (!ignore_merges.ok()) return ignore_merges.status();
-  spec.ignore_merges = ignore_merges.value();
-  auto ids = read_vocab(member(model, "vocab"), spec);
-  if (!ids.ok()) return ids.status();
-  status = read_merges(member(model, "merges"), ids.value(), spec);
+  ASSIGN_OR_RETURN(spec.ignore_merges, flag(model, "model.", "ignore_merges", false));
+  ASSIGN_OR_RETURN(auto ids, read_vocab(member(model, "vocab"), spec));
+  status = read_merges(member(model, "merges"), ids, spec);
   if (!status.ok()) return status;
   return ids;
 }
@@ -230,7 +225,7 @@ Status read_pre_tokenizer(const VocabJson& pre, TokenizerSpec& spec) {
   for (const VocabJson& part : parts)
     if (!part.is_object()) return refused("pre_tokenizer has " + brief(part) + ", expected an object");
   if (split) {
-    if (Status status = read_split(parts[0], spec); !status.ok()) return status;
+    RETURN_IF_ERROR(read_split(parts[0], spec));
   }
   return read_byte_level(parts.back(), split, spec);
 }
@@ -295,9 +290,8 @@ Result<VocabJson> json_in(std::string_view text) {
 }  // namespace
 
 Result<TokenizerSpec> parse_tokenizer_json(std::string_view text) {
-  const auto parsed = json_in(text);
-  if (!parsed.ok()) return parsed.status();
-  const VocabJson& json = parsed.value();
+  ASSIGN_OR_RETURN(const auto parsed, json_in(text));
+  const VocabJson& json = parsed;
   TokenizerSpec spec;
   Status status = check_known(json, "it",
                               {"version", "truncation", "padding", "added_tokens", "normalizer",
@@ -312,28 +306,25 @@ Result<TokenizerSpec> parse_tokenizer_json(std::string_view text) {
     return not_supported("a decoder of the type " + quote(type_in(decoder)), "expected \"ByteLevel\"");
   status = read_pre_tokenizer(member(json, "pre_tokenizer"), spec);
   if (!status.ok()) return status;
-  auto ids = read_model(member(json, "model"), spec);
-  if (!ids.ok()) return ids.status();
-  status = read_added(member(json, "added_tokens"), ids.value(), spec);
+  ASSIGN_OR_RETURN(auto ids, read_model(member(json, "model"), spec));
+  status = read_added(member(json, "added_tokens"), ids, spec);
   if (!status.ok()) return status;
   return spec;
 }
 
 Result<TokenizerSpec> parse_vocab_and_merges(std::string_view vocab, std::string_view merges) {
-  const auto parsed = json_in(vocab);
-  if (!parsed.ok()) return parsed.status();
+  ASSIGN_OR_RETURN(const auto parsed, json_in(vocab));
   TokenizerSpec spec;
-  const auto ids = read_vocab(parsed.value(), spec);
-  if (!ids.ok()) return ids.status();
+  ASSIGN_OR_RETURN(const auto ids, read_vocab(parsed, spec));
   while (!merges.empty()) {
     const std::size_t end = std::min(merges.find('\n'), merges.size());
     std::string_view line = merges.substr(0, end);
     merges.remove_prefix(std::min(end + 1, merges.size()));
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty() || line.starts_with("#version")) continue;
-    if (Status status = add_merge(line, ids.value(), spec); !status.ok()) return status;
+    RETURN_IF_ERROR(add_merge(line, ids, spec));
   }
-  if (const auto end = ids.value().find(kEndOfText); end != ids.value().end())
+  if (const auto end = ids.find(kEndOfText); end != ids.end())
     spec.added.push_back({.content = kEndOfText, .id = end->second, .special = true, .normalized = false});
   return spec;
 }

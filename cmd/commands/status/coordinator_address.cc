@@ -28,11 +28,11 @@ std::vector<CoordinatorAddress> local_addresses(const std::string& run_id) {
 Result<std::vector<CoordinatorAddress>> addresses_of(const std::string& given, const std::string& run_id) {
   if (given.empty()) return local_addresses(run_id);
   if (rendezvous::unix_path(given)) return std::vector<CoordinatorAddress>{{{given, 0}, false}};
-  Result<std::vector<Endpoint>> endpoints = parse_endpoints({given, "--rdzv_endpoint"}, kDefaultPort);
-  if (!endpoints.ok()) return endpoints.status();
+  ASSIGN_OR_RETURN(std::vector<Endpoint> endpoints,
+                   parse_endpoints({given, "--rdzv_endpoint"}, kDefaultPort));
   std::vector<std::string> hosts;
-  for (const Endpoint& one : endpoints.value()) hosts.push_back(one.host);
-  const Endpoint endpoint{rendezvous::list_text(hosts), endpoints.value().front().port};
+  for (const Endpoint& one : endpoints) hosts.push_back(one.host);
+  const Endpoint endpoint{rendezvous::list_text(hosts), endpoints.front().port};
   if (endpoint.port > 0) return std::vector<CoordinatorAddress>{{endpoint}};
   return usage("--rdzv_endpoint=" + given + ": expected a port from 1 to 65535");
 }

@@ -31,10 +31,9 @@ struct ReportedRun {
 };
 
 Result<ReportedRun> read(const std::string& given) {
-  Result<RunFolder> folder = find_run_folder(given);
-  if (!folder.ok()) return folder.status();
-  RunHistory run = history_of(read_run(folder.value(), given));
-  return ReportedRun{std::move(folder).value(), std::move(run)};
+  ASSIGN_OR_RETURN(RunFolder folder, find_run_folder(given));
+  RunHistory run = history_of(read_run(folder, given));
+  return ReportedRun{std::move(folder), std::move(run)};
 }
 
 int write(const std::string& page, const std::filesystem::path& file) {

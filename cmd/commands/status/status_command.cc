@@ -179,16 +179,16 @@ int tell_ready(const StatusQuestion& question) {
 
 // The one address that may have the named run.
 Result<CoordinatorAddress> address_of_run(const StatusQuestion& question) {
-  Result<std::vector<CoordinatorAddress>> addresses = addresses_of(question.endpoint, question.run_id);
-  if (!addresses.ok()) return addresses.status();
-  if (addresses.value().empty()) {
+  ASSIGN_OR_RETURN(std::vector<CoordinatorAddress> addresses,
+                   addresses_of(question.endpoint, question.run_id));
+  if (addresses.empty()) {
     const std::vector<LocalEnd> ends = local_ends(question);
     if (ends.empty()) return Status(kExitUnavailable, nothing(question));
     return ends.front().address;
   }
-  if (addresses.value().size() == 1) return addresses.value().front();
+  if (addresses.size() == 1) return addresses.front();
   std::string where;
-  for (const CoordinatorAddress& address : addresses.value()) where += " " + text_of(address.endpoint);
+  for (const CoordinatorAddress& address : addresses) where += " " + text_of(address.endpoint);
   return usage("several runs " + question.run_id + " on this host; name one with --rdzv_endpoint:" + where);
 }
 

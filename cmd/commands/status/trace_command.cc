@@ -89,12 +89,11 @@ class TraceSource {
 
 // The only run that goes on at these addresses, or the one that is named.
 Result<TraceSource> find_source(const TraceQuestion& question) {
-  const auto addresses = addresses_of(question.endpoint, question.run_id);
-  if (!addresses.ok()) return addresses.status();
+  ASSIGN_OR_RETURN(const auto addresses, addresses_of(question.endpoint, question.run_id));
   std::vector<TraceSource> found;
   std::string names;
   Status failure;
-  for (const CoordinatorAddress& address : addresses.value()) {
+  for (const CoordinatorAddress& address : addresses) {
     const auto reply = rendezvous::fetch_status(address.endpoint.host, address.endpoint.port, question.run_id,
                                                 kAnswerLimit, key_for(address, question.key));
     if (!reply.ok()) failure = reply.status();

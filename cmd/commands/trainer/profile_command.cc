@@ -30,14 +30,14 @@ Result<int> parse_from_one(const Given& given) {
 
 // The number of a GPU; nothing: the CPU.
 Status read_device(const std::optional<Given>& lanes, worker::ProfileRequest* request) {
-  const Result<DeviceChoice> choice = device_of_one_worker(request->config, request->words, this_machine());
-  if (!choice.ok()) return choice.status();
-  notice("device: " + choice.value().why);
-  if (choice.value().gpus.empty()) return {};
+  ASSIGN_OR_RETURN(const DeviceChoice choice,
+                   device_of_one_worker(request->config, request->words, this_machine()));
+  notice("device: " + choice.why);
+  if (choice.gpus.empty()) return {};
   if (lanes) notice(quoted(*lanes) + " has no effect: a worker with a GPU has one lane");
   // So that the worker counts GPUs as we do.
   setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
-  request->gpu = choice.value().gpus[0].index;
+  request->gpu = choice.gpus[0].index;
   return {};
 }
 

@@ -66,9 +66,8 @@ Result<std::size_t> samples_of_all(const Form& form, const fs::path& directory,
                                    const std::vector<std::string>& names) {
   std::size_t samples = 0;
   for (const std::string& name : names) {
-    const auto some = samples_of(form, directory / name);
-    if (!some.ok()) return some.status();
-    samples += some.value();
+    ASSIGN_OR_RETURN(const auto some, samples_of(form, directory / name));
+    samples += some;
   }
   return samples;
 }
@@ -76,13 +75,11 @@ Result<std::size_t> samples_of_all(const Form& form, const fs::path& directory,
 // Appends the file's samples.
 Status read_file(const Form& form, const fs::path& path, std::vector<std::uint8_t>& pixels,
                  std::vector<std::uint8_t>& labels) {
-  const auto samples = samples_of(form, path);
-  if (!samples.ok()) return samples.status();
-  const auto file = InputFile::open(path);
-  if (!file.ok()) return file.status();
-  std::vector<std::uint8_t> records(samples.value() * form.record());
-  if (Status status = file.value().read(0, records); !status.ok()) return status;
-  for (std::size_t n = 0; n < samples.value(); ++n) {
+  ASSIGN_OR_RETURN(const auto samples, samples_of(form, path));
+  ASSIGN_OR_RETURN(const auto file, InputFile::open(path));
+  std::vector<std::uint8_t> records(samples * form.record());
+  RETURN_IF_ERROR(file.read(0, records));
+  for (std::size_t n = 0; n < samples; ++n) {
     const std::uint8_t* const record = records.data() + n * form.record();
     const std::uint8_t label = record[form.labels - 1];
     if (label >= form.classes)
@@ -101,8 +98,7 @@ LoadedDataset load_cifar(const DataConfig& config, Split split) {
   const Form form = form_of(config);
   std::vector<std::uint8_t> pixels, labels;
   for (const std::string& name : split == Split::kTrain ? form.train : form.test) {
-    const Status status = read_file(form, fs::path(config.path) / name, pixels, labels);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(read_file(form, fs::path(config.path) / name, pixels, labels));
   }
   return std::unique_ptr<Dataset>(
       std::make_unique<ByteImages>(form.spec(), form.normalisation, std::move(pixels), std::move(labels)));
@@ -110,14 +106,12 @@ LoadedDataset load_cifar(const DataConfig& config, Split split) {
 
 Result<DatasetFacts> check_cifar(const DataConfig& config) {
   const Form form = form_of(config);
-  const auto train = samples_of_all(form, config.path, form.train);
-  if (!train.ok()) return train.status();
-  const auto test = samples_of_all(form, config.path, form.test);
-  if (!test.ok()) return test.status();
+  ASSIGN_OR_RETURN(const auto train, samples_of_all(form, config.path, form.train));
+  ASSIGN_OR_RETURN(const auto test, samples_of_all(form, config.path, form.test));
   return DatasetFacts{.spec = form.spec(),
-                      .train = static_cast<std::int64_t>(train.value()),
-                      .test = static_cast<std::int64_t>(test.value()),
-                      .bytes = (kShape.size() + 1) * (train.value() + test.value())};
+                      .train = static_cast<std::int64_t>(train),
+                      .test = static_cast<std::int64_t>(test),
+                      .bytes = (kShape.size() + 1) * (train + test)};
 }
 
 }  // namespace dtrun::worker

@@ -44,27 +44,22 @@ Result<fs::path> find_file(const fs::path& directory, const std::string& name) {
 
 Result<IdxPair> find_pair(const fs::path& directory, Split split) {
   const IdxPair names = names_of(split);
-  const auto images = find_file(directory, names.images);
-  if (!images.ok()) return images.status();
-  const auto labels = find_file(directory, names.labels);
-  if (!labels.ok()) return labels.status();
-  return IdxPair{.images = images.value(), .labels = labels.value()};
+  ASSIGN_OR_RETURN(const auto images, find_file(directory, names.images));
+  ASSIGN_OR_RETURN(const auto labels, find_file(directory, names.labels));
+  return IdxPair{.images = images, .labels = labels};
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Dataset>> load_fashion_mnist(const DataConfig& config, Split split) {
-  const auto files = find_pair(config.path, split);
-  if (!files.ok()) return files.status();
-  return load_idx_pair(fashion_form(), files.value());
+  ASSIGN_OR_RETURN(const auto files, find_pair(config.path, split));
+  return load_idx_pair(fashion_form(), files);
 }
 
 Result<DatasetFacts> check_fashion_mnist(const DataConfig& config) {
-  const auto train = find_pair(config.path, Split::kTrain);
-  if (!train.ok()) return train.status();
-  const auto test = find_pair(config.path, Split::kTest);
-  if (!test.ok()) return test.status();
-  return check_idx_pairs(fashion_form(), train.value(), test.value());
+  ASSIGN_OR_RETURN(const auto train, find_pair(config.path, Split::kTrain));
+  ASSIGN_OR_RETURN(const auto test, find_pair(config.path, Split::kTest));
+  return check_idx_pairs(fashion_form(), train, test);
 }
 
 }  // namespace dtrun::worker

@@ -115,7 +115,7 @@ Result<std::vector<std::uint32_t>> read_dims(Content& content, IdxRank allowed) 
   std::uint8_t magic[4];
   if (const std::size_t have = content.read(magic); have < sizeof magic)
     return content.short_of(have, header);
-  if (Status status = check_magic(magic, allowed); !status.ok()) return status;
+  RETURN_IF_ERROR(check_magic(magic, allowed));
   const int rank = magic[3];
   header = 4 + 4 * static_cast<std::size_t>(rank);
   std::vector<std::uint32_t> dims;
@@ -153,17 +153,15 @@ Result<std::vector<std::uint32_t>> parse_idx_dims(Bytes beginning, IdxRank rank)
 
 Result<IdxArray> parse_idx(Bytes file, IdxRank rank) {
   Content content(file);
-  auto dims = read_dims(content, rank);
-  if (!dims.ok()) return dims.status();
-  const auto count = plausible_count(dims.value(), content);
-  if (!count.ok()) return count.status();
+  ASSIGN_OR_RETURN(auto dims, read_dims(content, rank));
+  ASSIGN_OR_RETURN(const auto count, plausible_count(dims, content));
 
-  IdxArray array{std::move(dims).value(), {}};
-  array.values.resize(count.value());
+  IdxArray array{std::move(dims), {}};
+  array.values.resize(count);
   const std::uint64_t header = 4 + 4 * array.dims.size();
   const std::size_t have = content.read(array.values);
-  if (have < array.values.size()) return content.short_of(header + have, header + count.value());
-  if (Status status = content.check_end(); !status.ok()) return status;
+  if (have < array.values.size()) return content.short_of(header + have, header + count);
+  RETURN_IF_ERROR(content.check_end());
   return array;
 }
 

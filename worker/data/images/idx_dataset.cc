@@ -65,27 +65,22 @@ Result<fs::path> find_part(const fs::path& directory, Split split, IdxContent pa
 }
 
 Result<IdxPair> find_pair_of(const fs::path& directory, Split split) {
-  const auto images = find_part(directory, split, IdxContent::kImages);
-  if (!images.ok()) return images.status();
-  const auto labels = find_part(directory, split, IdxContent::kLabels);
-  if (!labels.ok()) return labels.status();
-  return IdxPair{.images = images.value(), .labels = labels.value()};
+  ASSIGN_OR_RETURN(const auto images, find_part(directory, split, IdxContent::kImages));
+  ASSIGN_OR_RETURN(const auto labels, find_part(directory, split, IdxContent::kLabels));
+  return IdxPair{.images = images, .labels = labels};
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Dataset>> load_idx(const DataConfig& config, Split split) {
-  const auto files = find_pair_of(config.path, split);
-  if (!files.ok()) return files.status();
-  return load_idx_pair(form_of(config), files.value());
+  ASSIGN_OR_RETURN(const auto files, find_pair_of(config.path, split));
+  return load_idx_pair(form_of(config), files);
 }
 
 Result<DatasetFacts> check_idx(const DataConfig& config) {
-  const auto train = find_pair_of(config.path, Split::kTrain);
-  if (!train.ok()) return train.status();
-  const auto test = find_pair_of(config.path, Split::kTest);
-  if (!test.ok()) return test.status();
-  return check_idx_pairs(form_of(config), train.value(), test.value());
+  ASSIGN_OR_RETURN(const auto train, find_pair_of(config.path, Split::kTrain));
+  ASSIGN_OR_RETURN(const auto test, find_pair_of(config.path, Split::kTest));
+  return check_idx_pairs(form_of(config), train, test);
 }
 
 }  // namespace dtrun::worker

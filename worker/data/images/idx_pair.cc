@@ -38,9 +38,8 @@ Result<std::vector<std::uint8_t>> read_file(const fs::path& path, std::uint64_t 
 }
 
 Result<IdxArray> load_file(const IdxForm& form, const fs::path& path, IdxRank rank) {
-  const auto bytes = read_file(path, UINT64_MAX);
-  if (!bytes.ok()) return bytes.status();
-  auto array = parse_idx(bytes.value(), rank);
+  ASSIGN_OR_RETURN(const auto bytes, read_file(path, UINT64_MAX));
+  auto array = parse_idx(bytes, rank);
   if (!array.ok()) return bad_file(form, path, array.status().message());
   return array;
 }
@@ -48,9 +47,8 @@ Result<IdxArray> load_file(const IdxForm& form, const fs::path& path, IdxRank ra
 using Dims = std::vector<std::uint32_t>;
 
 Result<Dims> probe_file(const IdxForm& form, const fs::path& path, IdxRank rank) {
-  const auto bytes = read_file(path, kIdxProbe);
-  if (!bytes.ok()) return bytes.status();
-  auto dims = parse_idx_dims(bytes.value(), rank);
+  ASSIGN_OR_RETURN(const auto bytes, read_file(path, kIdxProbe));
+  auto dims = parse_idx_dims(bytes, rank);
   if (!dims.ok()) return bad_file(form, path, dims.status().message());
   return dims;
 }
@@ -96,39 +94,32 @@ Status check_labels(const IdxForm& form, const fs::path& path, const std::vector
 
 // The images' dimensions, once the labels fit them.
 Result<Dims> probe_pair(const IdxForm& form, const IdxPair& files) {
-  auto images = probe_file(form, files.images, form.rank);
-  if (!images.ok()) return images.status();
-  const auto labels = probe_file(form, files.labels, kLabelRank);
-  if (!labels.ok()) return labels.status();
-  const Status status = check_headers(form, files, images.value(), labels.value());
-  if (!status.ok()) return status;
+  ASSIGN_OR_RETURN(auto images, probe_file(form, files.images, form.rank));
+  ASSIGN_OR_RETURN(const auto labels, probe_file(form, files.labels, kLabelRank));
+  RETURN_IF_ERROR(check_headers(form, files, images, labels));
   return images;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Dataset>> load_idx_pair(const IdxForm& form, const IdxPair& files) {
-  auto images = load_file(form, files.images, form.rank);
-  if (!images.ok()) return images.status();
-  auto labels = load_file(form, files.labels, kLabelRank);
-  if (!labels.ok()) return labels.status();
-  Status status = check_headers(form, files, images.value().dims, labels.value().dims);
-  if (status.ok()) status = check_labels(form, files.labels, labels.value().values);
+  ASSIGN_OR_RETURN(auto images, load_file(form, files.images, form.rank));
+  ASSIGN_OR_RETURN(auto labels, load_file(form, files.labels, kLabelRank));
+  Status status = check_headers(form, files, images.dims, labels.dims);
+  if (status.ok()) status = check_labels(form, files.labels, labels.values);
   if (!status.ok()) return status;
-  const SampleSpec spec{.shape = shape_of(images.value().dims), .classes = form.classes};
+  const SampleSpec spec{.shape = shape_of(images.dims), .classes = form.classes};
   const Normalisation normalisation{.mean = {form.mean}, .std = {form.std}, .text = form.values};
-  return std::unique_ptr<Dataset>(std::make_unique<ByteImages>(
-      spec, normalisation, std::move(images.value().values), std::move(labels.value().values)));
+  return std::unique_ptr<Dataset>(
+      std::make_unique<ByteImages>(spec, normalisation, std::move(images.values), std::move(labels.values)));
 }
 
 Result<DatasetFacts> check_idx_pairs(const IdxForm& form, const IdxPair& train, const IdxPair& test) {
-  const auto train_dims = probe_pair(form, train);
-  if (!train_dims.ok()) return train_dims.status();
-  const auto test_dims = probe_pair(form, test);
-  if (!test_dims.ok()) return test_dims.status();
-  const SampleSpec spec{.shape = shape_of(train_dims.value()), .classes = form.classes};
-  if (spec.shape == shape_of(test_dims.value())) {
-    const std::int64_t samples = train_dims.value()[0], of_test = test_dims.value()[0];
+  ASSIGN_OR_RETURN(const auto train_dims, probe_pair(form, train));
+  ASSIGN_OR_RETURN(const auto test_dims, probe_pair(form, test));
+  const SampleSpec spec{.shape = shape_of(train_dims), .classes = form.classes};
+  if (spec.shape == shape_of(test_dims)) {
+    const std::int64_t samples = train_dims[0], of_test = test_dims[0];
     const std::uint64_t bytes = spec.shape.size() + 1;  // a sample and its label
     return DatasetFacts{.spec = spec,
                         .train = samples,
@@ -136,8 +127,8 @@ Result<DatasetFacts> check_idx_pairs(const IdxForm& form, const IdxPair& train, 
                         .bytes = bytes * static_cast<std::uint64_t>(samples + of_test)};
   }
   return bad_file(form, test.images,
-                  "has images of " + size_text(test_dims.value()) + ", but " +
-                      train.images.filename().string() + " has images of " + size_text(train_dims.value()));
+                  "has images of " + size_text(test_dims) + ", but " + train.images.filename().string() +
+                      " has images of " + size_text(train_dims));
 }
 
 }  // namespace dtrun::worker
