@@ -79,18 +79,8 @@ Result<SplitText> open_text(const DataConfig& config, Split split) {
   const std::uint64_t test = test_share(size, config.test_fraction);
   text.begin = split == Split::kTrain ? 0 : size - test;
   text.end = split == Split::kTrain ? size - test : size;
-  const std::uint64_t samples = windows_in(text.end - text.begin, config.sequence_length);
-  const std::string have = "has " + with_thousands(text.end - text.begin) + " bytes to " +
-                           (split == Split::kTrain ? "train on" : "test with") + ", ";
-  if (samples == 0) {
-    return bad_input(config.path, have + "fewer than a sample of data.sequence_length " +
-                                      with_thousands(config.sequence_length) +
-                                      " and the byte after it; make it smaller or get more text");
-  }
-  if (samples > kMostSamples) {
-    return bad_input(config.path, have + "more than " + with_thousands(kMostSamples) +
-                                      " samples; make data.sequence_length larger");
-  }
+  const std::uint64_t bytes = text.end - text.begin;
+  RETURN_IF_ERROR(check_samples(config, split, bytes, "byte", windows_in(bytes, config.sequence_length)));
   return text;
 }
 

@@ -115,13 +115,8 @@ Result<std::unique_ptr<Dataset>> load_tokenized_text(const DataConfig& config, S
   Encoder encoder(tokenizer);
   ASSIGN_OR_RETURN(const auto stretches, stretches_of(config, split, encoder));
   ASSIGN_OR_RETURN(auto tokens, tokens_of(stretches, tokenizer, encoder));
-  if (windows_in(tokens.size(), config.sequence_length) == 0) {
-    return bad_input(config.path, "has " + with_thousands(tokens.size()) + " tokens to " +
-                                      (split == Split::kTrain ? "train on" : "test with") +
-                                      ", fewer than a sample of data.sequence_length " +
-                                      with_thousands(config.sequence_length) +
-                                      " and the token after it; make it smaller or get more text");
-  }
+  RETURN_IF_ERROR(check_samples(config, split, tokens.size(), "token",
+                                windows_in(tokens.size(), config.sequence_length)));
   return std::unique_ptr<Dataset>(
       std::make_unique<TokenizedText>(std::move(tokens), config.sequence_length, tokenizer.size()));
 }

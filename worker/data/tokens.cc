@@ -130,17 +130,7 @@ Result<std::vector<Shard>> open_split(const DataConfig& config, Split split) {
     if (shards.size() >= kMostOpenFiles) shard.file.close();
     shards.push_back(std::move(shard));
   }
-  const std::string have = std::string("has ") + with_thousands(tokens) + " tokens to " +
-                           (split == Split::kTrain ? "train on" : "test with") + ", ";
-  if (samples == 0) {
-    return bad_input(config.path, have + "fewer in any file than a sample of data.sequence_length " +
-                                      with_thousands(config.sequence_length) +
-                                      " and the token after it; make it smaller or get more data");
-  }
-  if (samples > kMostSamples) {
-    return bad_input(config.path, have + "more than " + with_thousands(kMostSamples) +
-                                      " samples; make data.sequence_length larger");
-  }
+  RETURN_IF_ERROR(check_samples(config, split, tokens, "token", samples, " in any file"));
   return shards;
 }
 

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 
 #include "worker/data/dataset.h"
+#include "worker/data/message.h"
 
 namespace dtrun::worker {
 
@@ -30,5 +32,20 @@ inline std::uint64_t test_share(std::uint64_t total, double fraction) {
 
 // Samples are numbered with 32 bits.
 inline constexpr std::uint64_t kMostSamples = UINT32_MAX;
+
+// EX_NOINPUT if `have` units ("byte", "token") of a split make no sample, or too many. `where`: " in any
+// file" where each file is cut alone.
+inline Status check_samples(const DataConfig& config, Split split, std::uint64_t have,
+                            const std::string& unit, std::uint64_t samples, const std::string& where = "") {
+  if (samples > 0 && samples <= kMostSamples) return {};
+  const std::string fault = "has " + with_thousands(have) + " " + unit + "s to " +
+                            (split == Split::kTrain ? "train on" : "test with") + ", ";
+  if (samples > 0)
+    return bad_input(config.path, fault + "more than " + with_thousands(kMostSamples) +
+                                      " samples; make data.sequence_length larger");
+  return bad_input(config.path, fault + "fewer" + where + " than a sample of data.sequence_length " +
+                                    with_thousands(config.sequence_length) + " and the " + unit +
+                                    " after it; make it smaller or get more data");
+}
 
 }  // namespace dtrun::worker
