@@ -7,7 +7,7 @@ namespace {
 
 // A store that is started again is back by then, and knows its runs. An agent's coordinator does not come
 // back.
-constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::seconds kUntilGone{10};
 
 }  // namespace
 
@@ -25,7 +25,7 @@ std::optional<Status> EndOfWatch::see(const Observation& look, Time now) {
   }
   if (!seen_) return unknown(look);
   if (!missed_since_) missed_since_ = now;
-  if (now - *missed_since_ < kPatience) return std::nullopt;
+  if (now - *missed_since_ < kUntilGone) return std::nullopt;
   return lost(look);
 }
 

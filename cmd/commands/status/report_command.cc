@@ -30,13 +30,13 @@ struct ReportedRun {
   RunHistory run;
 };
 
-Result<ReportedRun> read(const std::string& given) {
+Result<ReportedRun> find_run(const std::string& given) {
   ASSIGN_OR_RETURN(RunFolder folder, find_run_folder(given));
   RunHistory run = history_of(read_run(folder, given));
   return ReportedRun{std::move(folder), std::move(run)};
 }
 
-int write(const std::string& page, const std::filesystem::path& file) {
+int write_page(const std::string& page, const std::filesystem::path& file) {
   if (file == "-") return answer(page);
   const Status status = replace_text(file, page);
   if (!status.ok()) return fail(Status(status.exit_code(), status.message() + "; -o FILE writes elsewhere"));
@@ -46,7 +46,7 @@ int write(const std::string& page, const std::filesystem::path& file) {
 int compare(const RunHistory& a, const RunHistory& b, bool json, const std::string& output) {
   const Comparison comparison = comparison_of(a, b);
   if (json) return answer(rendezvous::json_document(to_json(comparison)));
-  return write(comparison_page(a, b, comparison), output.empty() ? "comparison.html" : output);
+  return write_page(comparison_page(a, b, comparison), output.empty() ? "comparison.html" : output);
 }
 
 int run_report(const Invocation& invocation) {
@@ -57,17 +57,17 @@ int run_report(const Invocation& invocation) {
                           : "--compare needs two runs: dtrun report --compare A B"));
   const auto given = options.given("output");
   const std::string output = given ? given->value : "";
-  const Result<ReportedRun> first = read(invocation.argument);
+  const Result<ReportedRun> first = find_run(invocation.argument);
   if (!first.ok()) return fail(first.status());
   if (two) {
-    const Result<ReportedRun> second = read(invocation.second);
+    const Result<ReportedRun> second = find_run(invocation.second);
     if (!second.ok()) return fail(second.status());
     return compare(first.value().run, second.value().run, options.flag("json"), output);
   }
   const RunHistory& run = first.value().run;
   if (options.flag("json")) return answer(rendezvous::json_document(to_json(run, kPointsInJson)));
-  return write(report_page(run),
-               output.empty() ? first.value().folder.path / "report.html" : std::filesystem::path(output));
+  return write_page(report_page(run), output.empty() ? first.value().folder.path / "report.html"
+                                                     : std::filesystem::path(output));
 }
 
 }  // namespace

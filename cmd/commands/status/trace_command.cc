@@ -148,7 +148,7 @@ Status check_place(const std::string& file) {
   return not_written(errno_status(kExitCannotCreate, "cannot write " + file, errno));
 }
 
-int write(const std::string& text, const std::string& file, const std::string& sentence) {
+int write_trace(const std::string& text, const std::string& file, const std::string& sentence) {
   if (file == "-") return answer(text);
   const Status status = replace_text(file, text);
   if (!status.ok()) return fail(not_written(status));
@@ -175,7 +175,7 @@ int trace(const TraceQuestion& question) {
   TraceRecord record;
   const std::string cut = take(source.value(), question, &record);
   if (record.ranks().empty() && !cut.empty()) return fail(Status(kExitUnavailable, cut));
-  const int code = write(chrome_json(record, run_id, question.steps), file, sentence_of(record));
+  const int code = write_trace(chrome_json(record, run_id, question.steps), file, sentence_of(record));
   std::string missing = cut.empty() ? "" : cut + "\n";
   for (const std::string& one : record.missing(question.steps)) missing += one + "\n";
   if (code != kExitOk || missing.empty()) return code;

@@ -47,7 +47,7 @@ MaybeResult worker(const NodeFacts& facts) {
                 "install both programs of one build");
 }
 
-MaybeResult host_name(const NodeFacts& facts) {
+MaybeResult name_of_host(const NodeFacts& facts) {
   const NameFacts& name = facts.name;
   const std::string line = "a line \"ADDRESS " + name.host + "\" in /etc/hosts, or in the name service";
   if (!name.error.empty()) return warning(name.host + " has no address: " + name.error, line);
@@ -352,7 +352,7 @@ struct Check {
 };
 constexpr Check kChecks[] = {{"plan", plan},
                              {"worker", worker},
-                             {"host name", host_name},
+                             {"host name", name_of_host},
                              {"route", route},
                              {"endpoint", endpoint},
                              {"clock", clock},

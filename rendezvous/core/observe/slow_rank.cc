@@ -60,7 +60,7 @@ class Comparison {
   double math_ = 0, data_ = 0, other_ = 0;
 };
 
-std::string milliseconds(double seconds) { return decimals(seconds * 1000, seconds < 0.01 ? 1 : 0) + " ms"; }
+std::string in_milliseconds(double seconds) { return decimals(seconds * 1000, seconds < 0.01 ? 1 : 0) + " ms"; }
 
 std::string speed_text(double bytes_per_second) {
   return bytes_per_second < 1e6 ? decimals(bytes_per_second / 1e3, 0) + " kB/s"
@@ -74,7 +74,7 @@ double bytes_per_second(const WindowPart& part) {
 
 std::string slow_data(const WindowPart& one, double usual, double bytes_of_others) {
   std::string text =
-      "it waits " + milliseconds(one.data) + " of each step for its data, the others " + milliseconds(usual);
+      "it waits " + in_milliseconds(one.data) + " of each step for its data, the others " + in_milliseconds(usual);
   const double own = bytes_per_second(one);
   if (own > 0 && bytes_of_others > own)
     text += " (" + speed_text(own) + ", the others " + speed_text(bytes_of_others) + ")";
@@ -106,9 +106,9 @@ Explanation cause_of(const WindowPart& one, const Comparison& others, double byt
   if (data >= math && data >= other) return {"data", slow_data(one, others.usual_data(one), bytes_of_others)};
   if (const auto cause = cause_by_kernel(one, others)) return *cause;
   if (other > math)
-    return {"other", "it spends " + milliseconds(one.other) +
+    return {"other", "it spends " + in_milliseconds(one.other) +
                          " of each step outside of math and data, the others " +
-                         milliseconds(others.usual_other())};
+                         in_milliseconds(others.usual_other())};
   return {"processor", "the same work takes its processor " + decimals(one.math / others.usual_math(one), 1) +
                            " times as long"};
 }
