@@ -47,7 +47,7 @@ std::string open_library(const Library& library, const std::function<void(Symbol
 #define DTRUN_TABLE_OF(FUNCTIONS) \
   FUNCTIONS(DTRUN_POINTER)        \
   void get_from(Symbols& symbols) { FUNCTIONS(DTRUN_SYMBOL) }
-#define DTRUN_POINTER(member, function) decltype(&function) member = nullptr;
+#define DTRUN_POINTER(member, function) decltype(&(function)) member = nullptr;  // NOLINT: member is declared
 #define DTRUN_SYMBOL(member, function) symbols.get(member, #function);
 
 // As open_library(), for a table with its `file`. `refuse` may set more of the table.
