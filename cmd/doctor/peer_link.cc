@@ -199,8 +199,7 @@ bool PeerLink::connect_to(const Peer& peer) {
       rendezvous::dial(peer.address, peer.port, kToConnect, rendezvous::Interrupt());
   socket_.reset(dialled.fd);
   if (dialled.fd < 0) {
-    path_.failure =
-        dialled.unresolved ? "it has no address for others" : failure_text(dialled.error_number);
+    path_.failure = dialled.unresolved ? "it has no address for others" : failure_text(dialled.error_number);
     return false;
   }
   fcntl(socket_.get(), F_SETFL, 0);  // blocking from here on

@@ -12,7 +12,7 @@ namespace dtrun::cmd {
 
 struct DetachedHost {
   std::string host;  // its destination
-  int node = 0;  // its number in the run
+  int node = 0;      // its number in the run
 };
 
 struct DetachedRun {

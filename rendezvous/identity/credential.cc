@@ -8,13 +8,13 @@ Result<Credential> Credential::parse(std::string_view text, const std::string& s
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
   // The prefix of a scoped token of any version.
   if (begin != std::string_view::npos && text.substr(begin).starts_with(ScopedToken::kPrefix.substr(0, 3))) {
-    ASSIGN_OR_RETURN(ScopedToken token, ScopedToken::parse(text, source));
-    Credential credential(std::move(token));
+    ASSIGN_OR_RETURN(const ScopedToken token, ScopedToken::parse(text, source));
+    Credential credential(token);
     credential.source_ = source;
     return credential;
   }
-  ASSIGN_OR_RETURN(JobKey key, JobKey::parse(text, source));
-  Credential credential(std::move(key));
+  ASSIGN_OR_RETURN(const JobKey key, JobKey::parse(text, source));
+  Credential credential(key);
   credential.source_ = source;
   return credential;
 }

@@ -60,7 +60,9 @@ class Comparison {
   double math_ = 0, data_ = 0, other_ = 0;
 };
 
-std::string in_milliseconds(double seconds) { return decimals(seconds * 1000, seconds < 0.01 ? 1 : 0) + " ms"; }
+std::string in_milliseconds(double seconds) {
+  return decimals(seconds * 1000, seconds < 0.01 ? 1 : 0) + " ms";
+}
 
 std::string speed_text(double bytes_per_second) {
   return bytes_per_second < 1e6 ? decimals(bytes_per_second / 1e3, 0) + " kB/s"
@@ -73,8 +75,8 @@ double bytes_per_second(const WindowPart& part) {
 }
 
 std::string slow_data(const WindowPart& one, double usual, double bytes_of_others) {
-  std::string text =
-      "it waits " + in_milliseconds(one.data) + " of each step for its data, the others " + in_milliseconds(usual);
+  std::string text = "it waits " + in_milliseconds(one.data) + " of each step for its data, the others " +
+                     in_milliseconds(usual);
   const double own = bytes_per_second(one);
   if (own > 0 && bytes_of_others > own)
     text += " (" + speed_text(own) + ", the others " + speed_text(bytes_of_others) + ")";
