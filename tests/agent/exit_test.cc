@@ -73,8 +73,9 @@ TEST_CASE(
   const Folder flags;
   const std::string told = (flags.path() / "told").string();
   const std::string script =
-      "if [ $RANK = 1 ]; then echo '{\"message\": \"a bad sample\"}' > $TORCHELASTIC_ERROR_FILE; touch " +
-      told + "; trap '' TERM; sleep 1; exit 9; fi; until [ -e " + told + " ]; do sleep 0.01; done; exit 1";
+      "if [ $RANK = 1 ]; then trap '' TERM; echo '{\"message\": \"a bad sample\"}' > "
+      "$TORCHELASTIC_ERROR_FILE; touch " +
+      told + "; sleep 1; exit 9; fi; until [ -e " + told + " ]; do sleep 0.01; done; exit 1";
   Process job(agent({"--nproc", "2", "--", "/bin/sh", "-c", script}));
   CHECK(job.wait() == 9);
   CHECK(job.err().find("failed first: exit code 9") != std::string::npos);

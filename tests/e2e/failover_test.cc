@@ -344,11 +344,15 @@ TEST_CASE("of three stores another one takes over, and the job's only node notic
   REQUIRE(workers.size() == 1);
   kill(workers[0], SIGSTOP);
   (*leader)->signal(SIGKILL);
-  CHECK(eventually([&] {
+  const bool taken_over = eventually([&] {
     return std::ranges::any_of(stores, [&](const auto& store) {
       return &store != &*leader && contains(store->out(), "taken over as it runs");
     });
-  }));
+  });
+  for (const auto& store : stores) {
+    const std::string said = store->out() + store->err();
+    CHECK_MESSAGE(taken_over, said);
+  }
   kill(workers[0], SIGCONT);
   // The job's agent, which is on the store's host, has not taken its place.
   const auto again = start(static_cast<int>(leader - stores.begin()) + 1);
