@@ -319,8 +319,7 @@ TEST_CASE("of two hosts the second takes over only where it is told to" * doctes
 }
 
 TEST_CASE("of three stores another one takes over, and the job's only node notices nothing") {
-  const std::string port = std::to_string(free_port());
-  std::string list;
+  std::string port, list;
   for (int store = 1; store <= 3; ++store)
     list += (store > 1 ? "," : "") + ("127.0.0." + std::to_string(store));
   const auto start = [&](int store) {
@@ -328,7 +327,16 @@ TEST_CASE("of three stores another one takes over, and the job's only node notic
         kDtrun, "store", "--bind", "127.0.0." + std::to_string(store), "--port", port, "--peers", list});
   };
   std::vector<std::unique_ptr<Process>> stores;
-  for (int store = 1; store <= 3; ++store) stores.push_back(start(store));
+  const auto all_listen = [&] {
+    return std::ranges::all_of(stores, [](const auto& store) { return store->wait_for_out("listening on"); });
+  };
+  // Another test may have taken the port of one of the addresses meanwhile.
+  for (int attempt = 0; attempt < 3 && (stores.empty() || !all_listen()); ++attempt) {
+    stores.clear();
+    port = std::to_string(free_port());
+    for (int store = 1; store <= 3; ++store) stores.push_back(start(store));
+  }
+  REQUIRE(all_listen());
   Folder directory;
   Process job(training({"--nnodes", "1", "--rdzv_endpoint", list + ":" + port, "--rdzv_id", "stores",
                         "--nproc_per_node", "1", "--lanes", "1"},
