@@ -23,8 +23,7 @@ std::optional<int> whole_number(std::string_view text, int most) {
 Status read_numbers(const ClusterEnvironment& cluster, const std::string& job,
                     std::initializer_list<NumberIn> numbers) {
   for (const auto& [name, least, to] : numbers) {
-    ASSIGN_OR_RETURN(const int number, number_of(cluster, name, least, job));
-    *to = number;
+    ASSIGN_OR_RETURN(*to, number_of(cluster, name, least, job));
   }
   return {};
 }

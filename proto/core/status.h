@@ -62,9 +62,10 @@ class [[nodiscard]] Result {
   declaration = std::move(result).value()
 
 // Returns the Status that the expression has, unless it is success.
-#define RETURN_IF_ERROR(...)                                                  \
-  do {                                                                        \
-    if (::dtrun::Status failure = __VA_ARGS__; !failure.ok()) return failure; \
+#define RETURN_IF_ERROR(...) DTRUN_RETURN_IF_ERROR(DTRUN_JOIN(status_of_line_, __LINE__), __VA_ARGS__)
+#define DTRUN_RETURN_IF_ERROR(status, ...)                                 \
+  do {                                                                     \
+    if (::dtrun::Status status = __VA_ARGS__; !status.ok()) return status; \
   } while (false)
 
 #define DTRUN_JOIN(left, right) DTRUN_JOIN_EXPANDED(left, right)

@@ -55,12 +55,17 @@ TEST_CASE("the workers that other tasks start on a node need memory too") {
   CHECK_MESSAGE(refused.message().starts_with("not enough memory: 8 workers need"), refused.message());
 }
 
-TEST_CASE("microbatches in lock step wait for the nodes whose memory they need") {
+worker::JobConfig small_resnet() {
   worker::JobConfig config;
   config.output_dir = "out";
   config.model.type = worker::ModelType::kResnet;
   config.model.stem = worker::StemType::kCifar;
   config.data.type = worker::DataType::kSynthetic;
+  return config;
+}
+
+TEST_CASE("microbatches in lock step wait for the nodes whose memory they need") {
+  worker::JobConfig config = small_resnet();
   config.train.batch_norm_group = 0;
   JobSpec spec;
   spec.program = BuiltinTrainer{
@@ -83,11 +88,7 @@ TEST_CASE("microbatches in lock step wait for the nodes whose memory they need")
 }
 
 TEST_CASE("microbatches in lock step wait for as many GPUs as have the memory, on one node too") {
-  worker::JobConfig config;
-  config.output_dir = "out";
-  config.model.type = worker::ModelType::kResnet;
-  config.model.stem = worker::StemType::kCifar;
-  config.data.type = worker::DataType::kSynthetic;
+  worker::JobConfig config = small_resnet();
   config.train.global_batch_size = 64, config.train.micro_batch_size = 8;
   const worker::Available little{.bytes = 1 << 20, .by = "the test"};  // of the host
   const auto spec_of = [&](int group, std::uint64_t gpu_bytes, int nproc) {
