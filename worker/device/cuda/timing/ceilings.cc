@@ -10,48 +10,36 @@
 #include "worker/device/cuda/arithmetic.h"
 #include "worker/device/cuda/failure.h"
 #include "worker/device/cuda/matmul/matmuls.h"
+#include "worker/device/cuda/timing/event_timer.h"
 #include "worker/device/cuda_device.h"
 
 namespace dtrun::worker {
 namespace {
 
-using cuda::check, cuda::CudaStream;
+using cuda::check, cuda::CudaStream, cuda::EventTimer;
 
 // Seconds. A copy that takes this long is larger than any cache.
 constexpr double kLongCopy = 0.5e-3, kLongProduct = 1e-3, kMeasured = 0.1;
 constexpr std::size_t kFirstCopy = std::size_t{1} << 20;  // bytes
 constexpr std::int64_t kFirstSide = 256, kLastSide = 16384;
 
-class Stopwatch {
- public:
-  explicit Stopwatch(CudaStream& stream) : stream_(stream) {
-    stream.handle();  // makes its GPU the current one, to which the events belong
-    for (cudaEvent_t& event : events_) check(cudaEventCreate(&event), "making an event");
-  }
-  ~Stopwatch() {
-    for (auto* const event : events_) cudaEventDestroy(event);
-  }
-  Stopwatch(const Stopwatch&) = delete;
-
-  // Seconds per run, over `times` runs.
-  double time(int times, const std::function<void()>& enqueue) {
-    check(cudaEventRecord(events_[0], stream_.handle()), "recording an event");
+// Seconds per run, over `times` runs.
+double time_of(EventTimer& timer, const CudaStream& stream, int times, const std::function<void()>& enqueue) {
+  timer.start();
+  {
+    const EventTimer::Scope timed(timer, stream, [] { return cuda::vector_op("measuring", 0, 0); });
     for (int i = 0; i < times; ++i) enqueue();
-    check(cudaEventRecord(events_[1], stream_.handle()), "recording an event");
-    check(cudaEventSynchronize(events_[1]), "reading a time");
-    float milliseconds = 0;
-    check(cudaEventElapsedTime(&milliseconds, events_[0], events_[1]), "reading a time");
-    return std::max(1e-9, static_cast<double>(milliseconds) * 1e-3 / times);
   }
-  // Seconds per run of work that takes about `once`, over a longer time: the clocks of a GPU fall under load.
-  double sustained(double once, const std::function<void()>& enqueue) {
-    return time(std::clamp(static_cast<int>(kMeasured / once), 1, 10000), enqueue);
-  }
+  timer.read();
+  const OpTime& all = timer.times().times.front();
+  return std::max(1e-9, (all.end - all.begin) / times);
+}
 
- private:
-  CudaStream& stream_;
-  cudaEvent_t events_[2] = {};
-};
+// Seconds per run of work that takes about `once`, over a longer time: the clocks of a GPU fall under load.
+double sustained_time_of(EventTimer& timer, const CudaStream& stream, double once,
+                         const std::function<void()>& enqueue) {
+  return time_of(timer, stream, std::clamp(static_cast<int>(kMeasured / once), 1, 10000), enqueue);
+}
 
 // Random numbers: with zeros a GPU draws less power, and is faster than with any model.
 void fill(CudaStream& stream, const Buffer& buffer, std::size_t bytes, bool bf16) {
@@ -77,7 +65,7 @@ void fill(CudaStream& stream, const Buffer& buffer, std::size_t bytes, bool bf16
 }
 
 // Bytes a second, read and written, of a copy that takes kLongCopy, or of the largest that fits into memory.
-double copying(cuda::CudaArithmetic& arithmetic, CudaStream& stream, Stopwatch& watch) {
+double copying(cuda::CudaArithmetic& arithmetic, CudaStream& stream, EventTimer& timer) {
   double rate = 0;
   for (std::size_t bytes = kFirstCopy;; bytes *= 2) {
     const Buffer from = arithmetic.try_allocate_bytes(bytes), to = arithmetic.try_allocate_bytes(bytes);
@@ -90,15 +78,15 @@ double copying(cuda::CudaArithmetic& arithmetic, CudaStream& stream, Stopwatch& 
       check(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyDeviceToDevice, stream.handle()),
             "copying");
     };
-    watch.time(1, copy);  // the first run touches the memory
-    const double once = watch.time(1, copy);
-    rate = 2 * static_cast<double>(bytes) / watch.sustained(once, copy);
+    time_of(timer, stream, 1, copy);  // the first run touches the memory
+    const double once = time_of(timer, stream, 1, copy);
+    rate = 2 * static_cast<double>(bytes) / sustained_time_of(timer, stream, once, copy);
     if (once >= kLongCopy) return rate;
   }
 }
 
 // Additions and multiplications a second, of the best size.
-double multiplying(cuda::CudaArithmetic& arithmetic, CudaStream& stream, Stopwatch& watch, bool bf16) {
+double multiplying(cuda::CudaArithmetic& arithmetic, CudaStream& stream, EventTimer& timer, bool bf16) {
   cuda::Matmuls matmuls;
   double best = 0;
   for (std::int64_t side = kFirstSide; side <= kLastSide; side *= 2) {
@@ -116,11 +104,11 @@ double multiplying(cuda::CudaArithmetic& arithmetic, CudaStream& stream, Stopwat
       matmuls.multiply(shape, {.a = a.data(), .b = b.data(), .c = c.data(), .bias = nullptr, .aux = nullptr},
                        work.data(), stream.handle());
     };
-    watch.time(1, multiply);  // the first run loads the kernel
-    const double once = watch.time(1, multiply);
+    time_of(timer, stream, 1, multiply);  // the first run loads the kernel
+    const double once = time_of(timer, stream, 1, multiply);
     const double flops =
         2 * static_cast<double>(side) * static_cast<double>(side) * static_cast<double>(side);
-    best = std::max(best, flops / watch.sustained(once, multiply));
+    best = std::max(best, flops / sustained_time_of(timer, stream, once, multiply));
     if (once >= kLongProduct) break;
   }
   return best;
@@ -131,8 +119,8 @@ double multiplying(cuda::CudaArithmetic& arithmetic, CudaStream& stream, Stopwat
 Ceilings measure_cuda_ceilings(int gpu, bool bf16) {
   cuda::CudaArithmetic arithmetic(gpu);
   CudaStream stream(gpu);
-  Stopwatch watch(stream);
-  return {.flops = multiplying(arithmetic, stream, watch, bf16), .bytes = copying(arithmetic, stream, watch)};
+  EventTimer timer(gpu);
+  return {.flops = multiplying(arithmetic, stream, timer, bf16), .bytes = copying(arithmetic, stream, timer)};
 }
 
 }  // namespace dtrun::worker
