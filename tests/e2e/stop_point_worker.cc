@@ -151,17 +151,10 @@ void take(const std::string& text, int own_rank) {
   if (rank != own_rank) stops().pop_back();
 }
 
-// DTRUN_TEST_CUDA_GRAPHS=0, DTRUN_TEST_CUDA_PROGRAMMATIC=0, DTRUN_TEST_CUDA_SIDE_STREAMS=0 to 9.
+// With DTRUN_TEST_CUDA_GRAPHS=0 microbatches are launched kernel by kernel.
 dtrun::worker::CudaLaunches launches() {
-  const auto number = [](const char* name, int usual) {
-    const char* const value = std::getenv(name);
-    return value == nullptr ? usual : std::atoi(value);
-  };
-  dtrun::worker::CudaLaunches launches;
-  launches.graphs = number("DTRUN_TEST_CUDA_GRAPHS", 1) != 0;
-  launches.programmatic = number("DTRUN_TEST_CUDA_PROGRAMMATIC", 1) != 0;
-  launches.side_streams = number("DTRUN_TEST_CUDA_SIDE_STREAMS", launches.side_streams);
-  return launches;
+  const char* const graphs = std::getenv("DTRUN_TEST_CUDA_GRAPHS");
+  return {.graphs = graphs == nullptr || std::atoi(graphs) != 0};
 }
 
 }  // namespace

@@ -9,12 +9,10 @@
 
 namespace dtrun::worker {
 
-// The ways in which a lane launches its work. They change the time alone, no bits. Tests and measurements
-// choose others than these.
+// The ways in which a lane launches its work. They change the time alone, no bits. Tests choose others than
+// these.
 struct CudaLaunches {
-  bool graphs = true;  // a microbatch's operations in one go
-  bool programmatic =
-      true;              // a kernel while the one in front of it still runs; for all devices of the process
+  bool graphs = true;    // a microbatch's operations in one go
   int side_streams = 1;  // of weight gradients
 };
 

@@ -126,7 +126,6 @@ std::unique_ptr<Device> make_cuda_device(int gpu, std::filesystem::path plans, c
   if (properties.major < kOldestMajor)
     no_gpu(std::string(properties.name) +
            " is too old a GPU: dtrun needs compute capability 8.0 (A100) or newer");
-  if (!launches.programmatic) cuda::launch_one_by_one();
   const std::string platform = cuda::platform_of(properties), cudnn = cuda::cudnn_version(),
                     epilogues = cuda::Epilogues::wanted().name();
   const std::string fingerprint = platform + (cudnn.empty() ? "" : ", cuDNN " + cudnn) +

@@ -25,7 +25,6 @@ enum AttentionUid : std::int64_t {
   kScale,
   kMasked,
   kOne,
-  kQuerySums,
 };
 
 // Layouts of cuDNN's tensors: [batch, heads, positions, head_size], or positions twice for scores.
@@ -80,7 +79,7 @@ class AttentionGraph {
 
   // Deterministic: the gradient of the scores is kept in the workspace, and the query's gradient is a matmul
   // of that. cuDNN's other form adds up the query's gradient by atomic additions, in fp32 and then rounded.
-  Graph backward(AttentionGradientSums how) {
+  Graph backward() {
     const Tensor query = graph_.memory(kQuery, layout_.packed, kBf16);
     const Tensor key = graph_.memory(kKey, layout_.packed.transposed(), kBf16);
     const Tensor value = graph_.memory(kValue, layout_.packed.transposed(), kBf16);
@@ -117,13 +116,7 @@ class AttentionGraph {
 
     const Tensor key_rows = graph_.between(layout_.packed, kBf16);
     graph_.reshape(key, key_rows);
-    if (how == AttentionGradientSums::kDeterministic) {
-      graph_.matmul(d_scores, key_rows, d_query);
-    } else {
-      const Tensor sums = graph_.memory(kQuerySums, TensorLayout::dense(layout_.packed.sizes), kFp32);
-      graph_.matmul(d_scores, key_rows, sums);
-      graph_.pointwise(CUDNN_POINTWISE_IDENTITY, sums, d_query);
-    }
+    graph_.matmul(d_scores, key_rows, d_query);
     return std::move(graph_);
   }
 
@@ -172,20 +165,16 @@ std::pair<std::int64_t, void*> argument(AttentionUid uid, const void* memory, st
   return {uid, static_cast<char*>(const_cast<void*>(memory)) + bytes};
 }
 
-// The bytes of `floats` floats, rounded up to the alignment of the next vector.
-std::int64_t float_bytes(std::int64_t floats) {
+// The bytes of the row sums, which lie in front of cuDNN's own workspace, and end at its alignment.
+std::int64_t row_sum_bytes(const AttentionSizes& shape) {
   constexpr std::int64_t kAlignment = 256;
-  const std::int64_t bytes = floats * static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t bytes = shape.rows() * shape.heads * static_cast<std::int64_t>(sizeof(float));
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// The bytes of the row sums, which lie in front of cuDNN's own workspace.
-std::int64_t row_sum_bytes(const AttentionSizes& shape) { return float_bytes(shape.rows() * shape.heads); }
-
 }  // namespace
 
-Result<AttentionGraphs> AttentionGraphs::plan(CudnnPlanner& planner, const AttentionSizes& shape,
-                                              AttentionGradientSums how) {
+Result<AttentionGraphs> AttentionGraphs::plan(CudnnPlanner& planner, const AttentionSizes& shape) {
   const std::string against = objection_to(planner, shape);
   if (!against.empty())
     return Status(kExitUnavailable, "cuDNN " + planner.cudnn().version + " does no " +
@@ -196,8 +185,8 @@ Result<AttentionGraphs> AttentionGraphs::plan(CudnnPlanner& planner, const Atten
   try {
     CudnnPlan forward = planner.plan(AttentionGraph(planner.cudnn(), shape, "forward").forward(), {});
     // No rule: cuDNN does not tell whether attention's engines are deterministic; the graph ensures it.
-    CudnnPlan backward = planner.plan(AttentionGraph(planner.cudnn(), shape, "backward").backward(how), {});
-    return AttentionGraphs(shape, masked, how, std::move(forward), std::move(backward));
+    CudnnPlan backward = planner.plan(AttentionGraph(planner.cudnn(), shape, "backward").backward(), {});
+    return AttentionGraphs(shape, masked, std::move(forward), std::move(backward));
   } catch (const CudnnRefusal& refusal) {
     return Status(kExitUnavailable, refusal.what());
   }
@@ -218,30 +207,17 @@ void AttentionGraphs::backward(cudnnHandle_t handle, const void* qkv, const void
                                const void* statistics, void* d_qkv, void* workspace) const {
   const std::int64_t part = 2 * shape_.width();
   const float scale = 1 / std::sqrt(static_cast<float>(shape_.head_size)), one = 1;
-  auto* const after_sums = static_cast<char*>(workspace) + zeros_in_workspace();
-  std::vector<std::pair<std::int64_t, void*>> memory{argument(kQuery, qkv),
-                                                     argument(kKey, qkv, part),
-                                                     argument(kValue, qkv, 2 * part),
-                                                     argument(kOut, out),
-                                                     argument(kOutGradient, d_out),
-                                                     argument(kStatistics, statistics),
-                                                     argument(kQueryGradient, d_qkv),
-                                                     argument(kKeyGradient, d_qkv, part),
-                                                     argument(kValueGradient, d_qkv, 2 * part),
-                                                     argument(kRowSums, after_sums),
-                                                     argument(kScale, &scale),
-                                                     argument(kMasked, &masked_),
-                                                     argument(kOne, &one)};
-  if (how_ == AttentionGradientSums::kAtomicSums) memory.push_back(argument(kQuerySums, workspace));
-  backward_.execute(handle, memory, after_sums + row_sum_bytes(shape_));
-}
-
-std::int64_t AttentionGraphs::zeros_in_workspace() const {
-  return how_ == AttentionGradientSums::kDeterministic ? 0 : float_bytes(shape_.rows() * shape_.width());
+  backward_.execute(handle,
+                    {argument(kQuery, qkv), argument(kKey, qkv, part), argument(kValue, qkv, 2 * part),
+                     argument(kOut, out), argument(kOutGradient, d_out), argument(kStatistics, statistics),
+                     argument(kQueryGradient, d_qkv), argument(kKeyGradient, d_qkv, part),
+                     argument(kValueGradient, d_qkv, 2 * part), argument(kRowSums, workspace),
+                     argument(kScale, &scale), argument(kMasked, &masked_), argument(kOne, &one)},
+                    static_cast<char*>(workspace) + row_sum_bytes(shape_));
 }
 
 std::int64_t AttentionGraphs::backward_workspace() const {
-  return zeros_in_workspace() + row_sum_bytes(shape_) + backward_.workspace_size();
+  return row_sum_bytes(shape_) + backward_.workspace_size();
 }
 
 }  // namespace dtrun::worker::cuda

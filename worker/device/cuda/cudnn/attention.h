@@ -16,17 +16,12 @@ struct AttentionSizes {
   std::int64_t width() const { return heads * head_size; }
 };
 
-// The way in which backward adds up the query's gradient. Only kDeterministic gives the same bits each time;
-// kAtomicSums exists for measurements, and no lane uses it.
-enum class AttentionGradientSums { kDeterministic, kAtomicSums };
-
 // The graphs for one shape. Each lane has its own: used by one thread at a time.
 class AttentionGraphs {
  public:
   // Not ok if cuDNN has no plan for this shape on this GPU, or none whose gradients are the same each time;
   // the message gives the reason.
-  static Result<AttentionGraphs> plan(CudnnPlanner& planner, const AttentionSizes& shape,
-                                      AttentionGradientSums how = AttentionGradientSums::kDeterministic);
+  static Result<AttentionGraphs> plan(CudnnPlanner& planner, const AttentionSizes& shape);
 
   // All memory is the device's, aligned to 16 bytes. `qkv`: bf16 [rows, 3 * width], each row query, key,
   // value; head h has elements h * head_size … of each. `out`: bf16 [rows, width]. `statistics`: fp32 [batch,
@@ -34,29 +29,21 @@ class AttentionGraphs {
   // sqrt(head_size). Enqueued on the handle's stream. `workspace`: forward_workspace() bytes.
   void forward(cudnnHandle_t handle, const void* qkv, void* out, void* statistics, void* workspace) const;
   // d_qkv: bf16, as qkv; every element is written. The other arguments are the inputs and results of forward.
-  // If deterministic, the same input always gives the same bits. `workspace`: backward_workspace() bytes, of
-  // which the first zeros_in_workspace() must be 0.
+  // The same input always gives the same bits. `workspace`: backward_workspace() bytes.
   void backward(cudnnHandle_t handle, const void* qkv, const void* out, const void* d_out,
                 const void* statistics, void* d_qkv, void* workspace) const;
 
   std::int64_t forward_workspace() const { return forward_.workspace_size(); }
   std::int64_t backward_workspace() const;
-  std::int64_t zeros_in_workspace() const;  // 0 if deterministic
   const CudnnPlan& forward_plan() const { return forward_; }
   const CudnnPlan& backward_plan() const { return backward_; }
 
  private:
-  AttentionGraphs(const AttentionSizes& shape, float masked, AttentionGradientSums how, CudnnPlan forward,
-                  CudnnPlan backward)
-      : shape_(shape),
-        masked_(masked),
-        how_(how),
-        forward_(std::move(forward)),
-        backward_(std::move(backward)) {}
+  AttentionGraphs(const AttentionSizes& shape, float masked, CudnnPlan forward, CudnnPlan backward)
+      : shape_(shape), masked_(masked), forward_(std::move(forward)), backward_(std::move(backward)) {}
 
   AttentionSizes shape_;
   float masked_;  // the score of a later position
-  AttentionGradientSums how_;
   CudnnPlan forward_, backward_;
 };
 

@@ -18,7 +18,7 @@ std::atomic<bool>& wanted() {
 bool may_launch_programmatically() { return architecture_of_kernels() >= 90; }
 
 std::string why_not_programmatic() {
-  if (may_launch_programmatically()) return "switched off";
+  if (may_launch_programmatically()) return "no graph has them";
   const int architecture = architecture_of_kernels();
   return "kernels are compiled for " + std::to_string(architecture / 10) + "." +
          std::to_string(architecture % 10);

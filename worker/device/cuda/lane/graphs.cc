@@ -43,7 +43,7 @@ const CudaGraph* MicrobatchGraphs::graph_of(const float* out, const std::functio
       use_.fall_back(
           "kernels are launched one after the other, since they cannot be recorded as a graph otherwise: " +
           first);
-    use_.set("programmatic_launches", "no graph has them");
+    use_.set("programmatic_launches", why_not_programmatic());
   }
   if (graph) return &graph;
   wanted_ = false;

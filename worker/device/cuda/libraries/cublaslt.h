@@ -9,27 +9,22 @@
 
 namespace dtrun::worker::cuda {
 
-#define DTRUN_CUBLAS_LT(F)                                                  \
-  F(get_version, cublasLtGetVersion)                                        \
-  F(get_status_name, cublasLtGetStatusName)                                 \
-  F(get_status_string, cublasLtGetStatusString)                             \
-  F(create, cublasLtCreate)                                                 \
-  F(destroy, cublasLtDestroy)                                               \
-  F(matmul, cublasLtMatmul)                                                 \
-  F(matmul_desc_create, cublasLtMatmulDescCreate)                           \
-  F(matmul_desc_destroy, cublasLtMatmulDescDestroy)                         \
-  F(matmul_desc_set_attribute, cublasLtMatmulDescSetAttribute)              \
-  F(matrix_layout_create, cublasLtMatrixLayoutCreate)                       \
-  F(matrix_layout_destroy, cublasLtMatrixLayoutDestroy)                     \
-  F(matrix_layout_set_attribute, cublasLtMatrixLayoutSetAttribute)          \
-  F(matmul_preference_create, cublasLtMatmulPreferenceCreate)               \
-  F(matmul_preference_destroy, cublasLtMatmulPreferenceDestroy)             \
-  F(matmul_preference_set_attribute, cublasLtMatmulPreferenceSetAttribute)  \
-  F(matmul_algo_get_heuristic, cublasLtMatmulAlgoGetHeuristic)              \
-  F(matmul_algo_init, cublasLtMatmulAlgoInit)                               \
-  F(matmul_algo_check, cublasLtMatmulAlgoCheck)                             \
-  F(matmul_algo_config_get_attribute, cublasLtMatmulAlgoConfigGetAttribute) \
-  F(matmul_algo_config_set_attribute, cublasLtMatmulAlgoConfigSetAttribute)
+#define DTRUN_CUBLAS_LT(F)                                                 \
+  F(get_version, cublasLtGetVersion)                                       \
+  F(get_status_name, cublasLtGetStatusName)                                \
+  F(get_status_string, cublasLtGetStatusString)                            \
+  F(create, cublasLtCreate)                                                \
+  F(destroy, cublasLtDestroy)                                              \
+  F(matmul, cublasLtMatmul)                                                \
+  F(matmul_desc_create, cublasLtMatmulDescCreate)                          \
+  F(matmul_desc_destroy, cublasLtMatmulDescDestroy)                        \
+  F(matmul_desc_set_attribute, cublasLtMatmulDescSetAttribute)             \
+  F(matrix_layout_create, cublasLtMatrixLayoutCreate)                      \
+  F(matrix_layout_destroy, cublasLtMatrixLayoutDestroy)                    \
+  F(matmul_preference_create, cublasLtMatmulPreferenceCreate)              \
+  F(matmul_preference_destroy, cublasLtMatmulPreferenceDestroy)            \
+  F(matmul_preference_set_attribute, cublasLtMatmulPreferenceSetAttribute) \
+  F(matmul_algo_get_heuristic, cublasLtMatmulAlgoGetHeuristic)
 
 struct CublasLt {
   DTRUN_TABLE_OF(DTRUN_CUBLAS_LT)

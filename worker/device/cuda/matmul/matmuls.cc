@@ -1,6 +1,6 @@
 #include "worker/device/cuda/matmul/matmuls.h"
 
-#include <bit>
+#include <array>
 #include <string>
 
 #include "proto/core/exit_codes.h"
@@ -78,10 +78,7 @@ Matmuls::Prepared& Matmuls::prepared(const MatmulShape& shape) {
 }
 
 void Matmuls::choose_next(const MatmulShape& shape, Prepared& objects) {
-  if (!objects.next) {
-    const auto proposed = ask(shape, objects, kProposals);
-    objects.next.emplace(proposed.begin(), proposed.end());
-  }
+  if (!objects.next) objects.next = ask(shape, objects);
   objects.chosen.reset();
   if (objects.next->empty()) return;
   objects.chosen = objects.next->front();
@@ -99,34 +96,6 @@ bool Matmuls::can(const MatmulShape& shape) { return prepared(shape).chosen.has_
 std::size_t Matmuls::workspace(const MatmulShape& shape) {
   const Prepared& objects = prepared(shape);
   return objects.chosen ? objects.chosen->workspaceSize : 0;
-}
-
-std::vector<AlgorithmWords> Matmuls::proposals(const MatmulShape& shape, int most) {
-  std::vector<AlgorithmWords> words;
-  for (const auto& proposed : ask(shape, prepared(shape), most))
-    words.push_back(std::bit_cast<AlgorithmWords>(proposed.algo));
-  return words;
-}
-
-std::string Matmuls::use(const MatmulShape& shape, const AlgorithmWords& algorithm) {
-  Prepared& objects = prepared(shape);
-  const auto algo = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm);
-  std::uint32_t scheme = 0;
-  cublasLtMatmulHeuristicResult_t checked{};
-  cublasStatus_t status = library_.matmul_algo_config_get_attribute(
-      &algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme, nullptr);
-  if (status == CUBLAS_STATUS_SUCCESS && (scheme & ~kSchemes) != 0)
-    return "it adds partial sums up in another type than fp32";
-  if (status == CUBLAS_STATUS_SUCCESS)
-    status = library_.matmul_algo_check(handle_, objects.matmul, objects.left, objects.right, objects.out,
-                                        objects.out, &algo, &checked);
-  if (status == CUBLAS_STATUS_SUCCESS) status = checked.state;
-  if (status != CUBLAS_STATUS_SUCCESS) return library_.get_status_string(status);
-  if (checked.workspaceSize > kLargestWorkspace)
-    return "it needs " + std::to_string(checked.workspaceSize >> 20) + " MiB of workspace";
-  checked.algo = algo;  // the check does not set it
-  objects.chosen = checked;
-  return "";
 }
 
 Matmuls::Prepared Matmuls::describe(const MatmulShape& shape) {
@@ -169,8 +138,7 @@ Matmuls::Prepared Matmuls::describe(const MatmulShape& shape) {
   return objects;
 }
 
-std::vector<cublasLtMatmulHeuristicResult_t> Matmuls::ask(const MatmulShape& shape, const Prepared& objects,
-                                                          int most) {
+std::deque<cublasLtMatmulHeuristicResult_t> Matmuls::ask(const MatmulShape& shape, const Prepared& objects) {
   cublasLtMatmulPreference_t limits = nullptr;
   check_status(library_, library_.matmul_preference_create(&limits), "choosing an algorithm");
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -183,15 +151,16 @@ std::vector<cublasLtMatmulHeuristicResult_t> Matmuls::ask(const MatmulShape& sha
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<std::uint32_t>(shape.a_alignment));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<std::uint32_t>(shape.c_alignment));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<std::uint32_t>(shape.c_alignment));
-  std::vector<cublasLtMatmulHeuristicResult_t> proposed(static_cast<std::size_t>(most));
+  std::array<cublasLtMatmulHeuristicResult_t, kProposals> proposed{};
   int found = 0;
   const cublasStatus_t status =
       library_.matmul_algo_get_heuristic(handle_, objects.matmul, objects.left, objects.right, objects.out,
-                                         objects.out, limits, most, proposed.data(), &found);
+                                         objects.out, limits, kProposals, proposed.data(), &found);
   library_.matmul_preference_destroy(limits);
-  proposed.resize(status == CUBLAS_STATUS_SUCCESS ? static_cast<std::size_t>(found) : 0);
-  std::erase_if(proposed, [](const auto& each) { return each.state != CUBLAS_STATUS_SUCCESS; });
-  return proposed;
+  if (status != CUBLAS_STATUS_SUCCESS) return {};
+  std::deque<cublasLtMatmulHeuristicResult_t> usable(proposed.begin(), proposed.begin() + found);
+  std::erase_if(usable, [](const auto& each) { return each.state != CUBLAS_STATUS_SUCCESS; });
+  return usable;
 }
 
 void Matmuls::multiply(const MatmulShape& shape, const Operands& operands, void* memory,

@@ -5,21 +5,16 @@
 
 #include <cublasLt.h>
 
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "worker/device/cuda/libraries/cublaslt.h"
 #include "worker/device/cuda/steps.h"
 
 namespace dtrun::worker::cuda {
-
-// A cublasLtMatmulAlgo_t: opaque, and valid for the version of the library that made it.
-using AlgorithmWords = std::array<std::uint64_t, 8>;
 
 // "64 x 768 x 3072 in bf16": m, n and k.
 std::string name_of(const MatmulShape& shape);
@@ -54,13 +49,6 @@ class Matmuls {
   // Bytes of the algorithm's workspace.
   std::size_t workspace(const MatmulShape& shape);
 
-  // For measurements, as is use(): the library's proposals under the fixed limits, the first choice first: at
-  // most `most`, none if there is no algorithm.
-  std::vector<AlgorithmWords> proposals(const MatmulShape& shape, int most);
-  // Makes `algorithm` compute the shape from now on. Returns "", or the reason why it cannot, and then
-  // changes nothing.
-  std::string use(const MatmulShape& shape, const AlgorithmWords& algorithm);
-
   // Enqueues. `memory`: workspace() bytes, at a multiple of 256, that only the stream uses. Throws
   // WorkerError if there is no algorithm.
   void multiply(const MatmulShape& shape, const Operands& operands, void* memory, cudaStream_t stream);
@@ -76,8 +64,7 @@ class Matmuls {
   Prepared& prepared(const MatmulShape& shape);
   Prepared describe(const MatmulShape& shape);
   void choose_next(const MatmulShape& shape, Prepared& objects);
-  std::vector<cublasLtMatmulHeuristicResult_t> ask(const MatmulShape& shape, const Prepared& objects,
-                                                   int most);
+  std::deque<cublasLtMatmulHeuristicResult_t> ask(const MatmulShape& shape, const Prepared& objects);
 
   const CublasLt& library_ = cublas_lt();
   cublasLtHandle_t handle_ = nullptr;

@@ -85,23 +85,6 @@ TEST_CASE("of the engines that cuDNN proposes first, those against the rules are
   CHECK(other_by_full_fp32 > 0);
 }
 
-TEST_CASE("attention's backward with atomic sums is another plan, of less memory") {
-  const Cudnn* cudnn = test::cudnn_without_gpu();
-  if (cudnn == nullptr) return test::skip(why_no_cudnn());
-  constexpr AttentionSizes kShape{.batch = 4, .heads = 12, .positions = 1024, .head_size = 64};
-  CudnnPlanner planner(*cudnn, test::h200(), "");
-  const Result<AttentionGraphs> same = AttentionGraphs::plan(planner, kShape);
-  const Result<AttentionGraphs> atomic =
-      AttentionGraphs::plan(planner, kShape, AttentionGradientSums::kAtomicSums);
-  REQUIRE_MESSAGE(same.ok(), same.status().message());
-  REQUIRE_MESSAGE(atomic.ok(), atomic.status().message());
-  CHECK(same.value().zeros_in_workspace() == 0);
-  CHECK(atomic.value().zeros_in_workspace() == kShape.rows() * kShape.width() * 4);
-  // Without the scores' gradient: 2 bytes for each pair of positions.
-  CHECK(same.value().backward_workspace() >= kShape.batch * kShape.heads * 1024 * 1024 * 2);
-  CHECK(atomic.value().backward_workspace() < same.value().backward_workspace() / 4);
-}
-
 TEST_CASE("a stored plan is taken by the graph's identity, and nothing is planned anew") {
   const Cudnn* cudnn = test::cudnn_without_gpu();
   if (cudnn == nullptr) return test::skip(why_no_cudnn());

@@ -4,10 +4,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdlib>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,25 +27,10 @@ MatmulShape shape_of(std::int64_t m, std::int64_t n, std::int64_t k) {
   return {.m = m, .n = n, .k = k, .a_stride = k, .b_stride = n, .c_stride = n};
 }
 
-// The stand-in's proposal of this number.
-AlgorithmWords proposal(const MatmulShape& shape, std::size_t number) {
-  return Matmuls().proposals(shape, 16).at(number);
-}
-// A proposal for `shape`, changed.
-template <typename T>
-AlgorithmWords with(const MatmulShape& shape, cublasLtMatmulAlgoConfigAttributes_t attribute, T value) {
-  auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(proposal(shape, 0));
-  REQUIRE(cublasLtMatmulAlgoConfigSetAttribute(&algorithm, attribute, &value, sizeof value) ==
-          CUBLAS_STATUS_SUCCESS);
-  return std::bit_cast<AlgorithmWords>(algorithm);
-}
-
 // c of operands that are always the same.
 class Multiplied {
  public:
-  std::vector<float> operator()(const MatmulShape& shape, const std::optional<AlgorithmWords>& algorithm) {
-    Matmuls matmuls;
-    if (algorithm) CHECK(matmuls.use(shape, *algorithm).empty());
+  std::vector<float> operator()(Matmuls& matmuls, const MatmulShape& shape) {
     const Buffer a = filled(shape.m * shape.k), b = filled(shape.k * shape.n);
     std::vector<float> result(static_cast<std::size_t>(shape.m * shape.n));
     const Buffer c = arithmetic_.allocate(Where::kDevice, result.size());
@@ -89,38 +72,19 @@ class Log {
   std::vector<std::string> lines_;
 };
 
-TEST_CASE("a shape is computed by the library's first choice until it is given another algorithm") {
+TEST_CASE("a shape is computed by the library's first choice until the next proposals are asked for") {
   Multiplied multiplied;
+  Matmuls matmuls;
   const MatmulShape shape = shape_of(24, 20, 400);
-  const std::vector<float> first = multiplied(shape, {});
+  const std::vector<float> first = multiplied(matmuls, shape);
   CHECK(cuda_on_cpu::counters().products_by_algorithm == Counted{{"tile 20, split 4", 1}});
-  const std::vector<float> other = multiplied(shape, proposal(shape, 3));
+  for (int i = 0; i < 3; ++i) CHECK(matmuls.try_next(shape));
+  const std::vector<float> other = multiplied(matmuls, shape);
   CHECK(cuda_on_cpu::counters().products_by_algorithm == Counted{{"tile 15, split 2", 1}});
   CHECK(other != first);
-}
-
-TEST_CASE("an algorithm that the library refuses, or that may give other bits, changes nothing") {
-  const MatmulShape shape = shape_of(24, 20, 400), large = shape_of(2048, 2048, 64);
-  const auto refused = [&](const MatmulShape& of, const AlgorithmWords& words) {
-    Matmuls matmuls;
-    const std::string why = matmuls.use(of, words);
-    CHECK(matmuls.can(of));
-    CHECK(matmuls.workspace(of) == Matmuls().workspace(of));
-    return why;
-  };
-  CHECK(refused(shape, proposal(shape_of(24, 20, 408), 0)) ==
-        "an algorithm that was found for another matmul");
-  CHECK(refused(shape, {}) == "an algorithm that is not initialised");
-  CHECK(refused(shape, with(shape, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, 3U)) == "no such custom option");
-  CHECK(refused(shape, with(shape, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
-                            std::uint32_t{CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE})) ==
-        "it adds partial sums up in another type than fp32");
-  auto split = std::bit_cast<cublasLtMatmulAlgo_t>(with(
-      large, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}));
-  const std::int32_t parts = 4;
-  REQUIRE(cublasLtMatmulAlgoConfigSetAttribute(&split, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts,
-                                               sizeof parts) == CUBLAS_STATUS_SUCCESS);
-  CHECK(refused(large, std::bit_cast<AlgorithmWords>(split)) == "it needs 64 MiB of workspace");
+  CHECK(matmuls.try_next(shape));
+  CHECK(!matmuls.try_next(shape));
+  CHECK(!matmuls.can(shape));
 }
 
 TEST_CASE("a device's fingerprint names the GPU and the library that multiplies") {
