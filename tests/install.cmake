@@ -10,5 +10,5 @@ foreach(program gpu_device_tests worker_device_cuda_cudnn_on_gpu_test stop_point
   endif()
 endforeach()
 install(PROGRAMS ${CMAKE_SOURCE_DIR}/scripts/bench_gpu DESTINATION scripts EXCLUDE_FROM_ALL)
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/scripts/ DESTINATION scripts EXCLUDE_FROM_ALL FILES_MATCHING PATTERN "bench_*.py"
-  PATTERN __pycache__ EXCLUDE)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/scripts/ DESTINATION scripts EXCLUDE_FROM_ALL
+  FILES_MATCHING REGEX "/bench_(gpu_.*|common|processes|torch_models)\\.py$" PATTERN __pycache__ EXCLUDE)

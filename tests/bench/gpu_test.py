@@ -150,20 +150,16 @@ class GpuTest(unittest.TestCase):
         self.assertEqual(found["bf16, after kill -9"], ("failed", "the worker was gone before it could be killed"))
 
     def test_the_parts_run_on_a_gpu_that_is_stood_in_for(self):
-        found, _ = self.bench("--tiny", "--part", "gpus", "determinism", "gpt2", env=self.gpu_stood_in_for())
+        found, _ = self.bench("--tiny", "--part", "gpus", "gpt2", env=self.gpu_stood_in_for())
         self.assertIn("NVIDIA H200", found["dtrun gpus"][1])
-        for what in ("again", "after kill -9", "each launch waited for"):
-            for number_format in ("bf16", "fp32"):
-                self.assertEqual(found[f"{number_format}, {what}"], ("ok", "the same"))
         self.assertEqual([row["what"] for row in self.rows() if row["part"] == "gpt2"][:5],
                          ["B=4, dtrun", "B=4, PyTorch, cudnn attention", "B=4, dtrun, again", "B=4, PyTorch, flash attention",
                           "B=4, 2 runs beside PyTorch's best of 2"])
         self.assertRegex(found["B=2, dtrun"][1], r"^[\d,]+ tokens/s, 0.0 GiB$")
         self.assertEqual(found["B=4, PyTorch, flash attention"], ("ok", "2 tokens/s, 3.7 GiB"))
         self.assertRegex(found["B=4, 2 runs beside PyTorch's best of 2"][1], r"^[\d.]+ × its tokens/s, met; 0.\d+ × its memory, met$")
-        trained = [row for row in self.rows() if row["part"] == "determinism" or "dtrun" in row["what"] and "B=" in row["what"]]
-        self.assertEqual(len(trained), 8 + 2 * len(TINY["steps"]))
-        self.assertTrue(all(row["facts"]["uses_side_streams"] == "1" for row in trained), trained)
+        trained = [row["facts"]["uses_side_streams"] for row in self.rows() if ", dtrun" in row["what"]]
+        self.assertEqual(trained, ["1"] * 2 * len(TINY["steps"]))
 
     def test_a_gpu_whose_work_no_graph_holds_is_measured_and_the_row_fails(self):
         env = {**self.gpu_stood_in_for(), "DTRUN_TEST_GPU_FAULT": "capture:900"}
@@ -197,6 +193,8 @@ class GpuTest(unittest.TestCase):
         self.assertEqual(list(found), ["bf16, a run", "bf16, again", "bf16, after kill -9", "bf16, each launch waited for",
                                        "dtrun gpus", "nvidia-smi", "driver", "kernels, vectors, networks", "cuDNN's plans",
                                        "B=4, dtrun, again", "B=4, PyTorch, flash attention", "B=4, 2 runs beside PyTorch's best of 1"])
+        for what in ("again", "after kill -9", "each launch waited for"):
+            self.assertEqual(found[f"bf16, {what}"], ("ok", "the same"))
         self.assertRegex(found["B=4, 2 runs beside PyTorch's best of 1"][1], "^[0-9.]+ × its tokens/s, met; 0.500 × its memory, met$")
         self.assertTrue(self.json.read_text().startswith("".join(lines)))
 
