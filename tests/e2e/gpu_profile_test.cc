@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "tests/e2e/gpu_lab.h"
@@ -71,10 +70,9 @@ TEST_CASE("each operation of each model is told of, and shares and gaps are a st
   }
 }
 
-TEST_CASE("the table names the GPU, and the trace has a track for each stream") {
+TEST_CASE("the table names the GPU and each stream") {
   const Lab lab;
-  const std::string file = lab.output("trace.json").string();
-  const Ended ended = lab.run(profile(lab, models()[0], {"--steps", "2", "--lanes", "3", "--trace", file}));
+  const Ended ended = lab.run(profile(lab, models()[0], {"--steps", "2", "--lanes", "3"}));
   REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
   CHECK(says(ended, "--lanes=3 has no effect: a worker with a GPU has one lane"));
   for (const char* text :
@@ -82,28 +80,6 @@ TEST_CASE("the table names the GPU, and the trace has a track for each stream") 
         "Linear 64 -> 192, weight gradient (side 1) ", "\ngaps, in which none of these ran ",
         "\na step as it is run ", " samples/s as it is run, over 2 steps"})
     CHECK_MESSAGE(ended.out.find(text) != std::string::npos, text, ended.out);
-
-  const Json trace = Json::parse(read_if_there(file));
-  std::map<int, std::string> tracks;
-  std::map<int, double> done;
-  std::map<std::string, int> steps;
-  double last = 0;
-  for (const Json& event : trace["traceEvents"]) {
-    if (event["name"] == "thread_name") tracks[event["tid"]] = event["args"]["name"];
-    if (event["ph"] != "X") continue;
-    CAPTURE(event.dump());
-    REQUIRE(tracks.contains(event["tid"]));
-    CHECK(event["ts"].get<double>() >= last);
-    // A stream does one thing after the other. Times are rounded to a nanosecond.
-    CHECK(event["ts"].get<double>() >= done[event["tid"]] - 0.002);
-    CHECK(event["dur"].get<double>() >= 0);
-    last = event["ts"];
-    done[event["tid"]] = event["ts"].get<double>() + event["dur"].get<double>();
-    ++steps[tracks[event["tid"]]];
-  }
-  CHECK(steps["steps"] == 2);
-  for (const char* stream : {"lane", "side 1", "buckets", "copies", "update"})
-    CHECK_MESSAGE(steps[stream] > 0, stream);
 }
 
 TEST_CASE("the device is what a run would have, and what is wrong is one line") {

@@ -44,7 +44,6 @@ void for_each_field(ProfileRequest& request, const auto& visit) {
   visit("lanes", request.lanes);
   visit("steps", request.steps);
   visit("json", request.json);
-  visit("trace", request.trace);
   visit("gpu", request.gpu);
 }
 

@@ -48,7 +48,6 @@ struct ProfileRequest {
   int lanes = 1;
   int steps = 0;  // 0: as many as take two seconds
   bool json = false;
-  std::string trace = {};               // a file; empty: none is written
   std::optional<int> gpu = {};          // its number; nothing: the CPU
   std::vector<std::string> words = {};  // overrides of the config, KEY=VALUE
 };

@@ -25,7 +25,6 @@
 #include "worker/optim/optimizer.h"
 #include "worker/profile/ceilings.h"
 #include "worker/profile/report.h"
-#include "worker/profile/trace.h"
 #include "worker/trainer/gradient_step.h"
 #include "worker/trainer/recovery/replica.h"
 
@@ -37,8 +36,6 @@ using Clock = std::chrono::steady_clock;
 constexpr int kWarmUpSteps = 3;  // a GPU's lane records its graphs in them
 constexpr std::chrono::seconds kEnough{2};
 constexpr int kFewestSteps = 5, kMostSteps = 1000;
-// A trace of more is hard to look at. A step may have thousands.
-constexpr std::size_t kMostTimes = 40'000;
 
 JobConfig read_config(const std::string& path, std::span<const std::string> overrides) {
   std::ifstream file(path);
@@ -83,8 +80,8 @@ class ProfiledJob {
     update_ += Clock::now() - begin;
   }
 
-  // The profile without ceilings and rows. Sets *times, and *ends to the number of times at each step's end.
-  Profile run(int steps, OpTimes* times, std::vector<std::size_t>* ends) {
+  // The profile without ceilings and rows. Sets *times.
+  Profile run(int steps, OpTimes* times) {
     for (int i = 0; i < kWarmUpSteps; ++i) step();
     Profile profile;
     profile.device = replica_.device->name();
@@ -103,7 +100,6 @@ class ProfiledJob {
       step();
       const auto begin = Clock::now();
       timer.read();
-      ends->push_back(timer.times().times.size());
       clock_.leave_out_since(begin);
     });
     timer.stop();
@@ -127,8 +123,7 @@ class ProfiledJob {
     int done = 0;
     const auto enough = [&] {
       if (wanted > 0) return done >= wanted;
-      const bool many = done >= kMostSteps || replica_.device->timer().times().times.size() >= kMostTimes;
-      return done >= kFewestSteps && (many || Clock::now() - begin > kEnough);
+      return done >= kFewestSteps && (done >= kMostSteps || Clock::now() - begin > kEnough);
     };
     for (; !enough(); ++done) one();
     return done;
@@ -144,13 +139,6 @@ class ProfiledJob {
   Clock::duration update_{};
 };
 
-void write(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) throw WorkerError(kExitCannotCreate, path + ": " + std::strerror(errno));
-}
-
 std::string describe(const ProfiledJob& job, const JobConfig& config, int lanes) {
   const TrainConfig& train = config.train;
   return name_of(config.model.type) + ": " +
@@ -163,11 +151,10 @@ std::string describe(const ProfiledJob& job, const JobConfig& config, int lanes)
 void profile(const JobConfig& config, const ProfileRequest& request) {
   const int lanes = request.gpu ? 1 : request.lanes;
   OpTimes times;
-  std::vector<std::size_t> steps;
   // Given up before the ceilings are measured, which needs the job's memory.
   auto job = std::make_unique<ProfiledJob>(config, lanes,
                                            request.gpu ? make_cuda_device(*request.gpu) : make_cpu_device());
-  Profile profile = job->run(request.steps, &times, &steps);
+  Profile profile = job->run(request.steps, &times);
   profile.job = describe(*job, config, lanes);
   const Program program = job->program();
   job.reset();
@@ -187,7 +174,6 @@ void profile(const JobConfig& config, const ProfileRequest& request) {
   }
   const std::string text = request.json ? json(profile) : table(profile);
   std::fputs(text.c_str(), stdout);
-  if (!request.trace.empty()) write(request.trace, chrome_trace(program, times, steps));
 }
 
 }  // namespace

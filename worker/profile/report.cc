@@ -4,18 +4,20 @@
 #include <cmath>
 #include <map>
 #include <set>
-#include <span>
 #include <tuple>
 
 #include "proto/core/text.h"
 #include "proto/json/json.h"
-#include "worker/profile/table_text.h"
 
 namespace dtrun::worker {
 namespace {
 
 constexpr const char* kOwnStream = "lane";  // the stream of most operations, which tables leave out
 
+struct Column {
+  const char* title;
+  std::size_t width;
+};
 constexpr Column kColumns[] = {{"launches", 10}, {"time", 12},  {"of step", 9},    {"TFLOP/s", 9},
                                {"GB/s", 9},      {"floor", 12}, {"of ceiling", 12}};
 
@@ -71,9 +73,24 @@ std::string brief(double value) {
   return decimals(value, std::clamp(3 - before, 0, 6));
 }
 
+// `time` in seconds; empty for 0.
+std::string milliseconds(double time) { return time == 0 ? "" : decimals(time * 1e3, 2) + " ms"; }
+std::string percent(double share) { return decimals(share * 100, share < 0.0995 ? 1 : 0) + " %"; }
+
 std::string of_ceiling(double floor, double seconds) {
   if (floor <= 0 || seconds <= 0) return "";
   return floor > 10 * seconds ? "> 1000 %" : percent(floor / seconds);
+}
+
+// `what` in `first` characters, and a right-aligned cell for each column, as far as there are cells.
+std::string line(const std::string& what, std::size_t first, const std::vector<std::string>& cells) {
+  std::string text = what + std::string(first - std::min(first, what.size()), ' ');
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const std::size_t width = kColumns[i].width;
+    text += std::string(width - std::min(width, cells[i].size()), ' ') + cells[i];
+  }
+  text.erase(text.find_last_not_of(' ') + 1);
+  return text + "\n";
 }
 
 double sum(const std::vector<OpRow>& rows, double OpRow::*field) {
@@ -84,7 +101,7 @@ double sum(const std::vector<OpRow>& rows, double OpRow::*field) {
 
 std::string row_line(const OpRow& row, double step, std::size_t first) {
   const double bytes = row.cost.bytes();
-  return line(name_of(row), first, kColumns,
+  return line(name_of(row), first,
               {decimals(row.launches, 0), milliseconds(row.seconds), percent(row.share_seconds / step),
                row.seconds > 0 ? brief(row.cost.flops / row.seconds / 1e12) : "",
                row.seconds > 0 ? brief(bytes / row.seconds / 1e9) : "", milliseconds(row.floor),
@@ -141,15 +158,17 @@ std::string table(const Profile& p) {
   std::string text = p.job + "\n" + p.machine + "\nceilings" + (p.lanes == 1 ? "" : " of a lane") +
                      ": matmuls " + brief(p.ceilings.flops / 1e12) + " TFLOP/s, memory " +
                      brief(p.ceilings.bytes / 1e9) + " GB/s\n\n";
-  text += title_line(p.lanes == 1 ? "in a step, one by one" : "in a step, of one lane", first, kColumns);
+  std::vector<std::string> titles;
+  for (const Column& column : kColumns) titles.emplace_back(column.title);
+  text += line(p.lanes == 1 ? "in a step, one by one" : "in a step, of one lane", first, titles);
   for (const OpRow& row : p.rows) text += row_line(row, p.timed_seconds, first);
-  text += line("gaps, in which none of these ran", first, kColumns,
+  text += line("gaps, in which none of these ran", first,
                {"", milliseconds(p.gaps()), percent(p.gaps() / p.timed_seconds)});
-  text += line("a step", first, kColumns,
+  text += line("a step", first,
                {decimals(sum(p.rows, &OpRow::launches), 0), milliseconds(p.timed_seconds), "100 %", "", "",
                 milliseconds(p.floor()), of_ceiling(p.floor(), p.timed_seconds)});
   text += line(
-      "a step as it is run", first, kColumns,
+      "a step as it is run", first,
       {"", milliseconds(p.seconds), "", "", "", milliseconds(p.floor()), of_ceiling(p.floor(), p.seconds)});
   return text + "\n" + decimals(p.samples / p.seconds, 0) + " samples/s as it is run, over " +
          std::to_string(p.untimed_steps) + " steps; operations timed in " + std::to_string(p.steps) + "\n";

@@ -16,9 +16,6 @@ constexpr OptionEntry kOptionsOfProfile[] = {
     {.name = "lanes", .placeholder = "N", .help = "Lanes that compute at once [1]"},
     {.name = "steps", .placeholder = "N", .help = "Steps to measure [as many as take two seconds]"},
     {.name = "json", .help = "One JSON object instead of a table"},
-    {.name = "trace",
-     .placeholder = "FILE",
-     .help = "Write a trace of each lane or stream, for chrome://tracing and ui.perfetto.dev"},
     kColorOption,
     kHelpOption};
 
@@ -45,7 +42,6 @@ int run_profile(const Invocation& invocation) {
   const ProfileOptions options{invocation.values};
   worker::ProfileRequest request{
       .config = invocation.argument, .json = options.flag("json"), .words = invocation.from_second_on()};
-  if (const auto trace = options.given("trace")) request.trace = trace->value;
   Status status = read_given(options.given("lanes"), &request.lanes, parse_from_one);
   if (status.ok()) status = read_given(options.given("steps"), &request.steps, parse_from_one);
   if (status.ok()) status = read_device(options.given("lanes"), &request);
