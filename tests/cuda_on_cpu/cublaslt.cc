@@ -349,6 +349,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   const cublasStatus_t status = make_problem(handle, description, a, b, c, d, &p);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   if (!exists(preference)) return invalid("no such preference");
+  if (!settings.epilogues && p.description.epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+    return unsupported("an epilogue");
   const auto wanted = held<Preference>(preference);
   const Layout* const layouts[] = {&p.a, &p.b, &p.c, &p.d};
   Algorithm algorithm;

@@ -34,6 +34,8 @@ struct Settings {
   bool faulty_first = false, unsteady_first = false, unsupported_first = false;
   // And so do all of matmuls with this epilogue, as cublasLtEpilogue_t has it.
   std::uint32_t faulty_epilogue = 0;
+  // Whether cuBLASLt's heuristics know an algorithm for matmuls with an epilogue.
+  bool epilogues = true;
   // Whether cuBLASLt's heuristics know an algorithm for matmuls of bf16 that are misaligned() or may lie off
   // 16 bytes. The real ones do, and it is a slow one.
   bool misaligned_products = true;

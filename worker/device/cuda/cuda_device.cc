@@ -15,7 +15,6 @@
 #include "worker/device/cuda/failure.h"
 #include "worker/device/cuda/kernels/launches.h"
 #include "worker/device/cuda/lane/lane.h"
-#include "worker/device/cuda/matmul/epilogues.h"
 #include "worker/device/cuda/matmul/matmuls.h"
 #include "worker/device/cuda/nccl/communicator.h"
 #include "worker/device/cuda/timing/nvtx.h"
@@ -126,10 +125,8 @@ std::unique_ptr<Device> make_cuda_device(int gpu, std::filesystem::path plans, c
   if (properties.major < kOldestMajor)
     no_gpu(std::string(properties.name) +
            " is too old a GPU: dtrun needs compute capability 8.0 (A100) or newer");
-  const std::string platform = cuda::platform_of(properties), cudnn = cuda::cudnn_version(),
-                    epilogues = cuda::Epilogues::wanted().name();
-  const std::string fingerprint = platform + (cudnn.empty() ? "" : ", cuDNN " + cudnn) +
-                                  (epilogues.empty() ? "" : ", epilogues " + epilogues);
+  const std::string platform = cuda::platform_of(properties), cudnn = cuda::cudnn_version();
+  const std::string fingerprint = platform + (cudnn.empty() ? "" : ", cuDNN " + cudnn);
   return std::make_unique<CudaDevice>(gpu, fingerprint, properties.totalGlobalMem, std::move(plans),
                                       launches);
 }

@@ -3,7 +3,6 @@
 #include <bit>
 
 #include "worker/device/cuda/failure.h"
-#include "worker/device/cuda/matmul/epilogues.h"
 #include "worker/device/cuda/matmul/matmul_check.h"
 
 namespace dtrun::worker::cuda {
@@ -30,10 +29,8 @@ Schedule make_checked_schedule(const Program& program, int capacity, const PlanF
   const Buffer workspace = arithmetic.try_allocate_bytes(Matmuls::kLargestWorkspace);
   Trial trial(arithmetic, stream, nullptr, 0);
   MatmulCheck check(matmuls, trial, workspace ? workspace.data() : nullptr);
-  const Epilogues epilogues = Epilogues::wanted();
   int asked = 0, fused = 0;
   const auto multiplies = [&](const MatmulShape& shape) {
-    if (!epilogues.may(shape.epilogue)) return false;
     const bool passes = check.passes(shape);
     asked += shape.epilogue != Epilogue::kNone;
     fused += shape.epilogue != Epilogue::kNone && passes;

@@ -13,7 +13,9 @@
 #include "tests/cuda_on_cpu/counters.h"
 #include "tests/cuda_on_cpu/cuda_on_cpu.h"
 #include "tests/worker/device/cuda/matmul/products_on_cpu.h"
+#include "tests/worker/device/cuda/on_gpu.h"
 #include "tests/worker/model/programs.h"
+#include "tests/worker/model/reference.h"
 #include "worker/base/error.h"
 #include "worker/device/cuda/arithmetic.h"
 #include "worker/device/cuda_device.h"
@@ -155,6 +157,34 @@ TEST_CASE(
   cuda_on_cpu::settings.faulty_epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   CHECK_THROWS_WITH_AS(products_of_a_step(gpt2_program(tiny_gpt2(), 7, 13), 2),
                        doctest::Contains("matrices are multiplied wrong"), WorkerError);
+}
+
+TEST_CASE("where the library has no epilogues the same is computed, by kernels") {
+  const SettingsRestored settings;
+  cuda_on_cpu::settings.epilogues = false;
+  for (NamedProgram& named : planned_programs()) {
+    for (const bool bf16 : {false, true}) {
+      CAPTURE(named.name);
+      CAPTURE(bf16);
+      Program& program = named.program;
+      program.bf16 = bf16;
+      OnGpu gpu(program, 3);
+      CHECK(gpu.use().parts.at("fused_epilogues").starts_with("0 of "));
+      const Problem problem(program, 3);
+      gpu.load(problem.parameters);
+      const std::vector<float> gradient = gpu.train(problem.microbatch(3)).gradient;
+      const std::vector<double> parameters(problem.parameters.begin(), problem.parameters.end());
+      const std::vector<double> right =
+          reference::run(program, parameters, problem.microbatch(3), true).gradient;
+      // Length of the difference to the reference's gradient, in lengths of that.
+      double difference = 0, length = 0;
+      for (std::size_t i = 0; i < right.size(); ++i) {
+        difference += std::pow(gradient[i] - right[i], 2);
+        length += std::pow(right[i], 2);
+      }
+      CHECK(std::sqrt(difference / length) < (bf16 ? 4e-2 : 1e-5));
+    }
+  }
 }
 
 TEST_CASE("who says so is only told of what is wrong") {
