@@ -130,7 +130,7 @@ def main():
     options = parser.parse_args()
     config = json.loads((options.run / "config.json").read_text())
     train = config["train"]
-    assert train["sync_fragments"] == 1 and train["max_steps"] % train["sync_every"] == 0
+    assert train["max_steps"] % train["sync_every"] == 0
     lighthouse = LighthouseServer(bind="127.0.0.1:0", min_replicas=train["local_replicas"], join_timeout_ms=60000)
     results = mp.get_context("spawn").SimpleQueue()
     mp.spawn(replica, args=(options, config, lighthouse.address(), results), nprocs=train["local_replicas"])

@@ -101,16 +101,15 @@ TEST_CASE(
 TEST_CASE("local replicas on GPUs: the same bytes whoever computes them, also where workers are killed") {
   const Lab lab;
   const Model one = models()[2];
-  const Words streaming{"train.local_replicas=2",   "train.sync_every=8",
-                        "train.sync_fragments=2",   "train.sync_delay=1",
-                        "train.outer_momentum=0.5", "train.outer_learning_rate=0.7",
-                        "train.save_strategy=no",   "recovery.in_memory_checkpoint_steps=4"};
+  const Words replicas{"train.local_replicas=2",   "train.sync_every=4",
+                       "train.outer_momentum=0.5", "train.outer_learning_rate=0.7",
+                       "train.save_strategy=no",   "recovery.in_memory_checkpoint_steps=4"};
   const int steps = 300;
-  REQUIRE(lab.run(lab.job(one, 1, "one", steps, streaming)).exit_code == 0);
+  REQUIRE(lab.run(lab.job(one, 1, "one", steps, replicas)).exit_code == 0);
   for (const int workers : {2, 4}) {
     CAPTURE(workers);
     const std::string name = "on " + std::to_string(workers);
-    const Ended ended = lab.run(lab.job(one, workers, name, steps, streaming));
+    const Ended ended = lab.run(lab.job(one, workers, name, steps, replicas));
     REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
     CHECK(lab.model(name) == lab.model("one"));
   }
@@ -118,7 +117,7 @@ TEST_CASE("local replicas on GPUs: the same bytes whoever computes them, also wh
   for (const std::size_t lost : {0, 2}) {
     CAPTURE(lost);
     const std::string name = "without " + std::to_string(lost);
-    Process killed(lab.job(one, 3, name, steps, streaming, {"--max_restarts", "1"}), lab.variables());
+    Process killed(lab.job(one, 3, name, steps, replicas, {"--max_restarts", "1"}), lab.variables());
     REQUIRE(eventually([&] { return metrics_lines(lab.output(name)) >= 4; }));
     const std::vector<pid_t> workers = children_of(killed.pid(), "dtrun-worker");
     REQUIRE(workers.size() == 3);

@@ -19,8 +19,6 @@ enum class StopPoint : std::uint8_t {
   kNormsExchanged,         // it has the sums of a batch norm over several microbatches
   kBucketSent,             // its part of a bucket's gradients is on its way
   kExchanged,              // it has the step's gradient, and not yet changed its parameters
-  kHandingIn,              // it is about to hand in what its local replicas have at a sync
-  kArrived,                // what met has come with a delay, and the replicas have changed their parameters
   kUpdated,                // it has changed its parameters, and not reported that
   kInMemoryCheckpointing,  // its copy in the host's memory has the new parameters, but not yet the rest
   kHostCopied,             // that copy is complete

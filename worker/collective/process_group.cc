@@ -46,8 +46,7 @@ class SingleProcess final : public ProcessGroup {
 
 class SubGroup final : public ProcessGroup {
  public:
-  SubGroup(ProcessGroup& whole, int begin, int end, std::uint32_t tags)
-      : whole_(whole), begin_(begin), size_(end - begin), tags_(tags) {}
+  SubGroup(ProcessGroup& whole, int begin, int end) : whole_(whole), begin_(begin), size_(end - begin) {}
 
   int rank() const override { return whole_.rank() - begin_; }
   int size() const override { return size_; }
@@ -56,8 +55,8 @@ class SubGroup final : public ProcessGroup {
                               std::span<const InMessage> receives) override {
     std::vector<OutMessage> out(sends.begin(), sends.end());
     std::vector<InMessage> in(receives.begin(), receives.end());
-    for (OutMessage& message : out) message.peer += begin_, message.tag |= tags_;
-    for (InMessage& message : in) message.peer += begin_, message.tag |= tags_;
+    for (OutMessage& message : out) message.peer += begin_;
+    for (InMessage& message : in) message.peer += begin_;
     return std::make_unique<Messages>(whole_.start(out, in), begin_);
   }
   void all_reduce_sum(std::span<float>) override {
@@ -80,7 +79,6 @@ class SubGroup final : public ProcessGroup {
 
   ProcessGroup& whole_;
   const int begin_, size_;
-  const std::uint32_t tags_;
 };
 
 }  // namespace
@@ -120,8 +118,8 @@ void ProcessGroup::barrier() {
   all_gather(tokens);
 }
 
-std::unique_ptr<ProcessGroup> make_sub_group(ProcessGroup& whole, int begin, int end, std::uint32_t tags) {
-  return std::make_unique<SubGroup>(whole, begin, end, tags);
+std::unique_ptr<ProcessGroup> make_sub_group(ProcessGroup& whole, int begin, int end) {
+  return std::make_unique<SubGroup>(whole, begin, end);
 }
 
 std::unique_ptr<ProcessGroup> make_single_process_group(std::stop_token stop) {

@@ -128,9 +128,9 @@ struct ProcessGroupOptions {
 std::unique_ptr<ProcessGroup> make_single_process_group(std::stop_token stop = {});
 
 // Ranks begin .. end - 1 of `whole`, as ranks from 0 on; its messages, tags and failures are those of
-// `whole`, which must outlive this. Two groups of the same ranks must use the same tags by turns, unless one
-// adds `tags` to its own. For all_reduce_sum() `whole` is needed itself. REQUIRES: this rank is one of them.
-std::unique_ptr<ProcessGroup> make_sub_group(ProcessGroup& whole, int begin, int end, std::uint32_t tags = 0);
+// `whole`, which must outlive this. Two groups of the same ranks must use the same tags by turns. For
+// all_reduce_sum() `whole` is needed itself. REQUIRES: this rank is one of them.
+std::unique_ptr<ProcessGroup> make_sub_group(ProcessGroup& whole, int begin, int end);
 
 // Connects every rank with every other through gloo; blocks until all are connected. Throws
 // WorkerError(kExitWorkerPeerLost), and leaves nothing behind.

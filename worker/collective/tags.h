@@ -16,8 +16,6 @@ inline constexpr std::uint32_t kTagStopVote = 0x30000000;
 inline constexpr std::uint32_t kTagEvaluation = 0x40000000;
 inline constexpr std::uint32_t kTagRound = 0x50000000;
 inline constexpr std::uint32_t kTagNeighbour = 0x70000000;
-// Added to the tags of a group of ranks whose messages travel beside those of another one.
-inline constexpr std::uint32_t kTagsBeside = 0x80000000;
 
 // The moves from one rank to another in this round of a bucket, in the plan's order. REQUIRES: bucket < 2^20,
 // round < 2^8.
@@ -29,7 +27,7 @@ constexpr std::uint32_t tag_of_round(int bucket, std::size_t round) {
 constexpr Operation operation_of(std::uint32_t tag, int peer, bool is_send) {
   using Kind = Operation::Kind;
   Operation operation{.kind = Kind::kMessage, .peer = peer};
-  switch (tag & ~kTagsBeside & 0xf0000000) {
+  switch (tag & 0xf0000000) {
     case kTagAllGather:
       operation.kind = Kind::kGather;
       break;

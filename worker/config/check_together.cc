@@ -117,20 +117,6 @@ void check_distillation(const TrainConfig& train, Faults* faults) {
   }
 }
 
-void check_streaming(const TrainConfig& train, Faults* faults) {
-  if (faults->at("/train/sync_every") || faults->at("/train/sync_fragments")) return;
-  const std::int64_t every = train.sync_every, between = every / train.sync_fragments;
-  if (every % train.sync_fragments != 0)
-    faults->add("/train/sync_fragments", std::to_string(train.sync_fragments) +
-                                             " does not divide sync_every " + std::to_string(every) +
-                                             divisors_near(train.sync_fragments, static_cast<int>(every)));
-  else if (train.sync_delay >= between && !faults->at("/train/sync_delay"))
-    faults->add("/train/sync_delay", std::to_string(train.sync_delay) + " is too long (allowed: 0 to " +
-                                         std::to_string(between - 1) + ", less than the " +
-                                         std::to_string(between) +
-                                         " steps from one fragment's meeting to the next)");
-}
-
 void check_local_replicas(const JobConfig& config, Faults* faults) {
   const TrainConfig& train = config.train;
   const std::string place = "/train/local_replicas";
@@ -146,11 +132,8 @@ void check_local_replicas(const JobConfig& config, Faults* faults) {
     no_effect("sync_every", train.sync_every, usual.sync_every);
     no_effect("outer_learning_rate", train.outer_learning_rate, usual.outer_learning_rate);
     no_effect("outer_momentum", train.outer_momentum, usual.outer_momentum);
-    no_effect("sync_fragments", train.sync_fragments, usual.sync_fragments);
-    no_effect("sync_delay", train.sync_delay, usual.sync_delay);
     return;
   }
-  check_streaming(train, faults);
   const int microbatches = train.global_batch_size / train.micro_batch_size;
   if (microbatches % train.local_replicas != 0)
     faults->add(place, replicas + " does not divide the " + std::to_string(microbatches) +

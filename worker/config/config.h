@@ -113,10 +113,8 @@ struct TrainConfig {
   // tree: same bits for any world size; ring: the library's all-reduce
   ReductionType reduction = ReductionType::kTree;
   int local_replicas = 1;        // divides the microbatches of a step
-  std::int64_t sync_every = 32;  // steps between meetings of all of several local replicas' parameters
+  std::int64_t sync_every = 32;  // steps between syncs of several local replicas
   double outer_learning_rate = 1, outer_momentum = 0;
-  int sync_fragments = 1;       // divides sync_every; one of them meets at each sync, in turns
-  std::int64_t sync_delay = 0;  // steps; less than those between syncs
   std::int64_t logging_steps = 50;
   ReportTo report_to = ReportTo::kNone;
   std::int64_t eval_steps = 500;  // 0: only at the end
@@ -140,9 +138,7 @@ struct TrainConfig {
   bool in_lock_step() const { return batch_norm_group != 1; }
   // Replicas train on their own between syncs.
   bool has_local_replicas() const { return local_replicas > 1; }
-  std::int64_t steps_between_syncs() const { return has_local_replicas() ? sync_every / sync_fragments : 1; }
-  // Also at a sync each has parameters of its own.
-  bool replicas_stay_apart() const { return has_local_replicas() && (sync_fragments > 1 || sync_delay > 0); }
+  std::int64_t steps_between_syncs() const { return has_local_replicas() ? sync_every : 1; }
 };
 
 struct RecoveryConfig {

@@ -374,19 +374,6 @@ const std::vector<Option>& table() {
        .description = "Steps that several local_replicas train on their own before they meet. Evaluations, "
                       "checkpoints and changes of workers wait for that.",
        .range = {.min = 1, .max = kMaxCount}},
-      {.pointer = "/train/sync_fragments",
-       .field = in<kTrain, &TrainConfig::sync_fragments>,
-       .description =
-           "Streaming DiLoCo: parts that local_replicas' parameters are cut into. They meet in "
-           "turns, one every sync_every / sync_fragments steps, so that less goes over the network "
-           "at once. What waits for a meeting waits for that of any part.",
-       .range = {.min = 1, .max = 1024}},
-      {.pointer = "/train/sync_delay",
-       .field = in<kTrain, &TrainConfig::sync_delay>,
-       .description = "Steps that local_replicas make while a part of the parameters that has met travels. "
-                      "Then each goes half the way from where it is by then to where the meeting took the "
-                      "model. Less than sync_every / sync_fragments.",
-       .range = {.min = 0, .max = kMaxCount}},
       {.pointer = "/train/outer_learning_rate",
        .field = in<kTrain, &TrainConfig::outer_learning_rate>,
        .description = "How far the model goes from where local_replicas began towards their mean when they "

@@ -42,19 +42,6 @@ std::int64_t next_sync(std::int64_t step, std::int64_t every, std::int64_t last)
 
 std::int64_t sync_before(std::int64_t step, std::int64_t every) { return (step - 1) / every * every; }
 
-std::optional<std::int64_t> SyncTimes::arrival(std::int64_t sync) const {
-  if (delay == 0 || sync == 0 || sync % every != 0 || sync + delay >= last) return std::nullopt;
-  return sync + delay;
-}
-
-VectorRange elements_of(int fragment, int fragments, std::size_t size) {
-  constexpr std::size_t kCacheLine = 16;
-  const auto parts = static_cast<std::size_t>(fragments), number = static_cast<std::size_t>(fragment);
-  const std::size_t lines = (size + kCacheLine - 1) / kCacheLine;
-  const std::size_t width = (lines + parts - 1) / parts * kCacheLine;
-  return {.begin = std::min(number * width, size), .end = std::min((number + 1) * width, size)};
-}
-
 bool passes(std::int64_t before, std::int64_t now, std::int64_t every) {
   return now / every > before / every;
 }

@@ -3,13 +3,10 @@
 // functions, in which a rank and the world's size decide nothing but who does the work.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <optional>
 
 #include "worker/core/sampler.h"
 #include "worker/core/tree.h"
-#include "worker/core/vector_range.h"
 
 namespace dtrun::worker {
 
@@ -37,25 +34,6 @@ std::int64_t next_sync(std::int64_t step, std::int64_t every, std::int64_t last)
 
 // The one after which the steps up to `step` began.
 std::int64_t sync_before(std::int64_t step, std::int64_t every);
-
-// Streaming DiLoCo: one fragment of the parameters meets at each sync, in turns, and reaches the replicas
-// `delay` steps later, so that it travels while they train on.
-struct SyncTimes {
-  std::int64_t every = 1;  // steps between syncs
-  int fragments = 1;
-  std::int64_t delay = 0;  // less than `every`: nothing is on its way at a sync
-  std::int64_t last = 0;   // the run's last step, at which all fragments meet
-
-  // The fragment that meets at the sync behind so many steps.
-  int fragment_of(std::int64_t sync) const { return static_cast<int>(sync / every % fragments); }
-  // The step that what meets at this sync is taken over behind, if that is later. Nothing meets there if the
-  // end would be first.
-  std::optional<std::int64_t> arrival(std::int64_t sync) const;
-};
-
-// A fragment's elements of a vector: equal parts of whole cache lines, of which the last ones may have less,
-// or nothing.
-VectorRange elements_of(int fragment, int fragments, std::size_t size);
 
 // Whether a multiple of `every` > 0 lies in (before, now]: what is due every so many steps, but can be done
 // only at a sync, is due at the first one then.

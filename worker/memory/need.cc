@@ -65,26 +65,17 @@ std::int64_t own_replicas(const TrainConfig& train, const Spread& spread) {
   return (train.local_replicas + spread.world_size - 1) / spread.world_size;
 }
 
-// What replicas handed in at the last sync, until it arrives, and a replica's that goes half the way.
-std::uint64_t waiting_bytes(const TrainConfig& train, const Program& program, std::uint64_t replicas) {
-  return train.sync_delay == 0
-             ? 0
-             : (replicas + 1) * kFloat * elements_of(0, train.sync_fragments, program.size).size();
-}
-
 // The sum of the replicas' parameters.
 std::uint64_t sync_bytes(const TrainConfig& train, const Program& program, Spread spread) {
   spread.lanes = 1;
-  return sum_bytes(train, program, train.local_replicas, spread) /
-         static_cast<std::uint64_t>(train.sync_fragments);
+  return sum_bytes(train, program, train.local_replicas, spread);
 }
 
 // Of local replicas where they are on GPUs: the outer state, what meets, and all of theirs for a checkpoint.
 std::uint64_t host_bytes_of_replicas(const TrainConfig& train, const Program& program, const Spread& spread) {
   if (!train.has_local_replicas()) return 0;
   const std::uint64_t outer = 1 + outer_slot_names(train).size(), all = 1 + slot_names(train).size();
-  return kFloat * program.size * (outer + all) + sync_bytes(train, program, spread) +
-         waiting_bytes(train, program, static_cast<std::uint64_t>(own_replicas(train, spread)));
+  return kFloat * program.size * (outer + all) + sync_bytes(train, program, spread);
 }
 
 // The sum of a step's gradients, and that of the replicas' parameters.
@@ -284,7 +275,7 @@ MemoryNeed memory_need(const JobConfig& config, const Program& program, const Da
   MemoryNeed need;
   const auto replicas = static_cast<std::uint64_t>(own_replicas(config.train, spread));
   const std::uint64_t slots = optimizer_slot_names(config.train).size();
-  need.parameters = vector * (1 + replicas) + waiting_bytes(config.train, program, replicas) +
+  need.parameters = vector * (1 + replicas) +
                     (program.teacher ? kFloat * program.teacher->program.size : 0);
   need.optimizer =
       vector * (replicas == 0 ? slots : outer_slot_names(config.train).size() + replicas * slots);
@@ -309,14 +300,20 @@ MemoryNeed memory_need(const JobConfig& config, const Program& program, const Da
   // Local replicas are made from it, and so is the memory of their sum before it is freed.
   const std::uint64_t copy = vector * (1 + slot_names(config.train).size());
   need.checkpoint = saves || replicas > 0 ? copy : copy - std::min(copy, need.gradients);
-  need.in_memory_checkpoint = in_memory_checkpoint_bytes(config, program);
+  need.in_memory_checkpoint = in_memory_checkpoint_bytes(config, program, spread);
   need.process = kProcess + lanes * kLane;
   return need;
 }
 
-std::uint64_t in_memory_checkpoint_bytes(const JobConfig& config, const Program& program) {
-  if (config.recovery.in_memory_checkpoint_steps == 0) return 0;
-  return 2 * kFloat * program.size * (1 + slot_names(config.train).size());
+std::uint64_t in_memory_checkpoint_bytes(const JobConfig& config, const Program& program,
+                                         const Spread& spread) {
+  const bool of_all = config.recovery.in_memory_checkpoint_steps > 0;
+  const auto own = static_cast<std::uint64_t>(own_replicas(config.train, spread));
+  if (!of_all && own == 0) return 0;
+  const std::uint64_t slots =
+      of_all ? slot_names(config.train).size()
+             : outer_slot_names(config.train).size() + own * optimizer_slot_names(config.train).size();
+  return 2 * kFloat * program.size * (1 + slots);
 }
 
 Result<std::uint64_t> checkpoint_bytes(const JobConfig& config, const DatasetFacts& data) try {
@@ -358,19 +355,20 @@ Status check_fit(const JobConfig& config, const DatasetFacts& data) try {
 Status check_host_memory(const JobConfig& config, const DatasetFacts& data, const Spread& spread,
                          const Available& available) {
   const Program program = make_program(config, data.spec);
-  const std::uint64_t copies = in_memory_checkpoint_bytes(config, program),
+  const std::uint64_t copies = in_memory_checkpoint_bytes(config, program, spread),
                       replicas = host_bytes_of_replicas(config.train, program, spread);
   const std::uint64_t need = (copies + replicas) * static_cast<std::uint64_t>(spread.workers_of_node);
   if (need <= available.bytes) return Status();
   std::vector<std::string> keys;
   if (replicas > 0) keys.emplace_back("/train/local_replicas");
-  if (copies > 0) keys.emplace_back("/recovery/in_memory_checkpoint_steps");
+  const bool asked_for = config.recovery.in_memory_checkpoint_steps > 0;
+  if (asked_for) keys.emplace_back("/recovery/in_memory_checkpoint_steps");
   return Status(kExitConfig,
                 "not enough memory: " + join(keys, " and ") + (keys.size() == 1 ? " keeps " : " keep ") +
                     in_gigabytes(copies + replicas) + " in the host's memory for each of " +
                     std::to_string(spread.workers_of_node) + " workers, and this machine can give " +
                     in_gigabytes(available.bytes) + " (" + available.by + "); leave " +
-                    (copies > 0 ? keys.back() : "it") + " out, or start fewer workers");
+                    (asked_for ? keys.back() : "it") + " out, or start fewer workers");
 }
 
 Status check_memory(const JobConfig& config, const DatasetFacts& data, const Spread& spread,

@@ -48,8 +48,10 @@ std::vector<std::pair<const char*, std::uint64_t>> parts_of(const MemoryNeed& ne
 MemoryNeed memory_need(const JobConfig& config, const Program& program, const DatasetFacts& data,
                        const Spread& spread, bool saves);
 
-// Both halves of the copy that outlives a worker, in the host's memory on any device.
-std::uint64_t in_memory_checkpoint_bytes(const JobConfig& config, const Program& program);
+// Both halves of the copy that outlives a worker, in the host's memory on any device; with local replicas what
+// it keeps of two syncs.
+std::uint64_t in_memory_checkpoint_bytes(const JobConfig& config, const Program& program,
+                                         const Spread& spread);
 
 // The files of one checkpoint, without the few kilobytes of texts. EX_CONFIG if the data does not fit the
 // model.

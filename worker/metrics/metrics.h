@@ -39,7 +39,6 @@ struct MetricsLog {
   std::size_t line_count = 0;
   std::optional<double> accuracy = {};  // of the newest evaluation
   EvaluationRecord evaluations;
-  double outer_norm = 0;  // of the newest outer gradient that came with a delay
 };
 // Names and bytes.
 using MemoryParts = std::vector<std::pair<const char*, std::uint64_t>>;

@@ -42,17 +42,11 @@ std::vector<std::string> outer_slot_names(const TrainConfig& config) {
   return {"outer_momentum_buffer"};
 }
 
-std::vector<std::string> replica_vector_names(const TrainConfig& config) {
-  std::vector<std::string> names = optimizer_slot_names(config);
-  if (config.replicas_stay_apart()) names.insert(names.begin(), "parameters");
-  return names;
-}
-
 std::vector<std::string> slot_names(const TrainConfig& config) {
   if (!config.has_local_replicas()) return optimizer_slot_names(config);
   std::vector<std::string> names = outer_slot_names(config);
   for (int replica = 0; replica < config.local_replicas; ++replica)
-    for (const std::string& name : replica_vector_names(config))
+    for (const std::string& name : optimizer_slot_names(config))
       names.push_back("replica_" + std::to_string(replica) + "_" + name);
   return names;
 }

@@ -22,8 +22,6 @@ struct OptimizerSlot {
 std::vector<std::string> optimizer_slot_names(const TrainConfig& config);
 // The same for OuterRule.
 std::vector<std::string> outer_slot_names(const TrainConfig& config);
-// Those that a local replica has of its own at a sync: its parameters if they stay apart, config.optim's.
-std::vector<std::string> replica_vector_names(const TrainConfig& config);
 // The names of all vectors that a run goes on with besides the parameters: those of config.optim, or with
 // local replicas those of the outer step, and then each replica's.
 std::vector<std::string> slot_names(const TrainConfig& config);

@@ -35,7 +35,9 @@ void RunSaver::open(std::optional<TrainState> state, Collect collect) {
   if (!has_own_disk()) return;
   saver_.emplace(config_.output_dir, replica_.program, config_.train.save_total_limit);
   copy_ = state ? *std::move(state) : replica_.snapshot();
-  copy_.parameters.resize(replica_.program.size);  // local replicas' state has none to go on with
+  // A state of local replicas may have none of others' vectors, and a snapshot of theirs no parameters.
+  copy_.parameters.resize(replica_.program.size);
+  for (OptimizerSlot& slot : copy_.optimizer) slot.values.resize(replica_.program.size);
 }
 
 // Whether this rank is rank 0 or speaks for a node that does not share its file system. Such a node keeps

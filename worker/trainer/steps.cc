@@ -79,23 +79,19 @@ Steps::Made Steps::step(bool norm_wanted) {
 
 // The steps of this rank's replicas up to a sync, in turns, and the sync.
 Steps::Made Steps::steps_to(std::int64_t sync) {
-  local_->begin();
-  for (std::int64_t number = local_->done(); number < sync; ++number) {
-    local_->arrive(number);
+  for (std::int64_t number = replica_.state.step; number < sync; ++number) {
     const UpdateRule rule = rule_of(number, false);
     for (LocalReplica& one : local_->own()) {
       const StepPlan plan =
           part_of_replica(batches_.step(number), one.number, train_.local_replicas, train_.micro_batch_size);
-      if (one.step > number) continue;  // others of this rank's are redone
-      if (plan.leaves > 0)
-        one.stats += make(number, plan, one.parameters.data(), {}, [&](float* sum) {
-                       return replica_.update(rule, sum, one);
-                     }).stats;
-      one.step = number + 1;
+      if (plan.leaves == 0) continue;
+      one.stats += make(number, plan, one.parameters.data(), {}, [&](float* sum) {
+                     return one.update(replica_, rule, sum);
+                   }).stats;
     }
   }
   vote_.cast(wish_());
-  const StepResult made = local_->sync(sync);
+  const StepResult made = local_->sync();
   return {.stats = made.stats, .norm = made.norm};
 }
 

@@ -11,8 +11,8 @@
 //    or the best one, and reports it.
 //
 // If any rank was told to stop, all leave after the same step (or in the same evaluation) with a checkpoint.
-// If any was told to pause, likewise without one: the state stays in memory; that of local replicas only if
-// every worker keeps it, else with one too.
+// If any was told to pause, likewise without one: the state stays in memory. Of local replicas there is one
+// too, unless every worker keeps the state of all.
 #include "worker/trainer/trainer.h"
 
 #include <algorithm>
@@ -55,7 +55,7 @@
 #include "worker/trainer/gradient_step.h"
 #include "worker/trainer/local_replicas.h"
 #include "worker/trainer/phase_clock.h"
-#include "worker/trainer/recovery/hand_over.h"
+#include "worker/trainer/recovery/last_sync.h"
 #include "worker/trainer/run_saver.h"
 #include "worker/trainer/step_clock.h"
 #include "worker/trainer/steps.h"
@@ -95,8 +95,8 @@ class Trainer {
   void save_best();
   void look_for_divergence(double loss);
   void save_now(bool on_disk = false);
-  bool keeps() const { return local_ && config_.recovery.in_memory_checkpoint_steps > 0; }
-  void keep();
+  bool keeps_all() const { return config_.recovery.in_memory_checkpoint_steps > 0; }
+  void keep(bool all);
   Outcome leave(Vote vote);
   void finish();
   std::optional<std::vector<float>> best_parameters();
@@ -142,7 +142,6 @@ class Trainer {
   std::optional<LocalReplicas> local_;  // if the config has some
   std::optional<Steps> steps_;          // from the first one to the last
   RunSaver saver_;
-  std::optional<KeptState> spare_;          // memory for the next one that the replica keeps
   std::unique_ptr<MetricsWriter> metrics_;  // rank 0's
 
   StepStats since_lap_, since_report_;
@@ -188,24 +187,16 @@ void Trainer::begin() {
   report(Phase::kLoading);
   saver_.lock();
   if (replica_.in_memory_checkpoint) replica_.in_memory_checkpoint->wait();
-  const std::optional<KeptState>& kept = replica_.kept;
-  const Held held = kept ? Held{.step = kept->state.step,
-                                .copied_in = kept->generation,
-                                .snapshot = [&] { return kept->state; }}
-                         : Held{.step = state_.has_values ? std::optional(state_.step) : std::nullopt,
-                                .copied_in = state_.copied_in,
-                                .snapshot = [this] { return replica_.snapshot(); }};
-  const std::optional<LocalStart> left = train_.has_local_replicas()
-                                             ? hand_over_replicas(replica_, group_, batches_.total_steps())
-                                             : std::nullopt;
-  ResumePoint start;
-  if (left)
-    start.from = ResumePoint::kReplica, start.source_rank = left->source, start.replicas = in_words(*left);
-  else
-    start = choose_start(config_, place_, replica_.program, held, group_, log_warn);
-  if (kept && !left && !start.state) start.state = kept->state;
+  const Held held{.step = state_.has_values ? std::optional(state_.step) : std::nullopt,
+                  .copied_in = state_.copied_in,
+                  .snapshot = [this] { return replica_.snapshot(); }};
+  std::optional<ResumePoint> last_sync;
+  if (train_.has_local_replicas()) last_sync = go_back_to_sync(replica_, place_, group_, log_warn);
+  ResumePoint start = last_sync
+                          ? *std::move(last_sync)
+                          : choose_start(config_, place_, replica_.program, held, group_, log_warn);
   // Before the state is restored: the log belongs to it.
-  MetricsLog log = !start.from_memory() ? MetricsLog() : kept && !left ? kept->log : replica_.log;
+  MetricsLog log = start.from_memory() ? replica_.log : MetricsLog();
   if (start.from == ResumePoint::kCheckpoint) log.evaluations = start.state->evaluations;
   group_.broadcast(start.source_rank, std::as_writable_bytes(std::span(&log, 1)));
   replica_.log = log;
@@ -225,9 +216,12 @@ void Trainer::begin() {
   progress_.first_step = state_.step;
   progress_.from_in_memory_checkpoint = start.from == ResumePoint::kInMemoryCheckpoint;
   if (train_.has_local_replicas()) {
-    if (!left) restore_replicas(replica_, *start.state, group_);
-    local_.emplace(replica_, group_, clock_, batches_.total_steps());
+    local_.emplace(replica_, *start.state, group_, clock_);
     state_.has_values = false;  // the replicas' are elsewhere, too
+    if (!start.from_memory()) {
+      replica_.kept.clear();
+      keep(false);
+    }
   }
   saver_.open(std::exchange(start.state, std::nullopt),
               local_ ? [this](TrainState* copy) { local_->collect(copy); } : RunSaver::Collect());
@@ -236,8 +230,7 @@ void Trainer::begin() {
   if (saves_while_training()) saver_.make_saves_fast();
   if (is_writer()) begin_writing(start);
   // The rank that had to save the best model may have been lost after the others had recorded its step.
-  // Local replicas that are further were after that.
-  if (start.from_memory() && is_best() && !(left && left->is_behind_sync())) save_best();
+  if (start.from_memory() && is_best()) save_best();
 }
 
 void Trainer::begin_writing(const ResumePoint& start) {
@@ -268,7 +261,7 @@ void Trainer::begin_writing(const ResumePoint& start) {
            std::to_string(batches_.total_steps()) + " steps, " + counted(place_.world_size, "worker") +
            " x " + counted(replica_.lanes.size(), "lane"));
   if (memory) log_info("memory of each worker at its peak: about " + in_words(*memory));
-  if (local_ && config_.recovery.in_memory_checkpoint_steps > 0)
+  if (local_ && keeps_all())
     log_info("every worker keeps the state of all local replicas, at the first sync from every " +
              std::to_string(config_.recovery.in_memory_checkpoint_steps) + " steps on");
   if (replica_.in_memory_checkpoint)
@@ -290,12 +283,10 @@ void Trainer::begin_writing(const ResumePoint& start) {
 void Trainer::tell_recovery(const ResumePoint& start) {
   const bool copied = start.from == ResumePoint::kInMemoryCheckpoint;
   std::string where = copied ? ", from the host's memory" : "";
-  if (copied && local_) where += "; what replicas did behind it is done again";
   if (!copied && start.source_rank != 0)
     where = ", from the memory of rank " + std::to_string(start.source_rank);
   log_info("going on at step " + std::to_string(state_.step) + " of " +
-           std::to_string(batches_.total_steps()) + " with " + counted(place_.world_size, "worker") + where +
-           start.replicas);
+           std::to_string(batches_.total_steps()) + " with " + counted(place_.world_size, "worker") + where);
 }
 
 void Trainer::report_drift(const ResumePoint& start) {
@@ -339,7 +330,7 @@ Vote Trainer::one_step() {
   report(Phase::kTraining);
   if (replica_.in_memory_checkpoint && passed(config_.recovery.in_memory_checkpoint_steps))
     replica_.in_memory_checkpoint->start(place_.generation);
-  if (keeps() && passed(config_.recovery.in_memory_checkpoint_steps)) keep();
+  if (local_ && (!keeps_all() || passed(config_.recovery.in_memory_checkpoint_steps))) keep(keeps_all());
   const Vote vote = [this] {
     StepClock::Scope waiting(clock_, StepClock::kGradients);
     return stop_vote_.result();
@@ -497,15 +488,24 @@ void Trainer::save_now(bool on_disk) {
   if (waited && metrics_) metrics_->write(SaveMetrics{.step = state_.step, .stall_milliseconds = *waited});
 }
 
-// Every rank gets the whole state of this sync. The one before stays until it is there.
-void Trainer::keep() {
-  if (!spare_) spare_.emplace().state = replica_.snapshot();
-  spare_->generation = place_.generation;
-  spare_->log = replica_.log;
-  spare_->state.parameters.resize(replica_.program.size);
-  replica_.begin_snapshot(spare_->state);
-  local_->collect(&spare_->state);
-  std::swap(replica_.kept, spare_);
+// The state of this sync, with the replicas of all ranks or of this one, in place of the oldest.
+void Trainer::keep(bool all) {
+  std::vector<KeptSync>& kept = replica_.kept;
+  KeptSync now{.state = empty_state(train_), .log = {}};
+  if (kept.size() == kKeptSyncs) {
+    now = std::move(kept.front());
+    kept.erase(kept.begin());
+  }
+  now.log = replica_.log;
+  now.state.parameters.resize(replica_.program.size);
+  for (std::size_t slot = 0; slot < state_.slots.size(); ++slot)
+    now.state.optimizer[slot].values.resize(replica_.program.size);
+  replica_.begin_snapshot(now.state);
+  if (all)
+    local_->collect(&now.state);
+  else
+    local_->copy_own(now.state);
+  kept.push_back(std::move(now));
 }
 
 // All ranks are here after the same step. Nobody leaves before the state is safe: an agent may take the first
@@ -515,8 +515,8 @@ Outcome Trainer::leave(Vote vote) {
   steps_->end();
   if (vote == Vote::kPause) {
     // What the next generation begins with.
-    if (keeps())
-      keep();
+    if (local_ && keeps_all())
+      keep(true);
     else if (local_)
       saver_.save_last();
     return Outcome::kPaused;

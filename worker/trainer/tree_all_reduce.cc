@@ -18,11 +18,7 @@ std::vector<VectorRange> summed_buckets(const Program& program) {
 
 TreeAllReduce::TreeAllReduce(ReductionType type, ProcessGroup& group, Device& device, std::size_t size,
                              std::vector<VectorRange> buckets, int lanes, std::chrono::milliseconds patience)
-    : group_(group),
-      device_(device),
-      arithmetic_(device.arithmetic()),
-      size_(size),
-      buckets_(static_cast<int>(buckets.size())) {
+    : group_(group), device_(device), arithmetic_(device.arithmetic()), size_(size) {
   if (group.size() > 1) {
     sum_ = arithmetic_.allocate(Where::kDevice, size_);
     exchange_ = make_exchange(buckets, type == ReductionType::kRing, patience);

@@ -49,8 +49,6 @@ class TreeAllReduce {
   // The total, in device memory, valid until the next begin(). With peers blocks until it is there, and
   // throws as GradientExchange::finish(); without, the work that makes it is enqueued by the leaves' streams.
   float* finish();
-  std::size_t size() const { return size_; }
-  int buckets() const { return buckets_; }
   bool has_peers() const { return exchange_ != nullptr; }
 
   void end() {
@@ -68,7 +66,6 @@ class TreeAllReduce {
   Arithmetic& arithmetic_;
   bool untold_traffic_ = false;  // a library moves the vectors that does not tell
   const std::size_t size_;
-  const int buckets_;
 
   // Declared in this order because exchanges in flight must be given up before their memory is freed.
   Buffer sum_;  // the total; empty without peers, when the accumulator has it

@@ -323,27 +323,6 @@ TEST_CASE("a part of the ranks is a group of its own, with the messages of the w
     for (const int peer : peers) CHECK((peer >= 0 && peer < group->size() && peer != group->rank()));
     CHECK(peers.size() == static_cast<std::size_t>(group->size() - 1));
     CHECK(group->traffic().sent == whole.traffic().sent);
-    // One that is started second and ends first, with a tag that the first one has too.
-    const auto beside = make_sub_group(whole, begin, end, kTagsBeside);
-    std::vector<int> early = some;
-    const auto part_of = [](std::vector<int>& values) {
-      return [&values](int rank) {
-        return std::as_writable_bytes(std::span(values).subspan(static_cast<std::size_t>(rank), 1));
-      };
-    };
-    std::vector<int> late(some.size());
-    late[static_cast<std::size_t>(group->rank())] = 20 + whole.rank();
-    const bool turned = group->rank() == 0;  // this rank starts them the other way round
-    auto first = turned ? beside->start_gather(kTagStopVote, part_of(late))
-                        : group->start_gather(kTagStopVote, part_of(early));
-    auto second = turned ? group->start_gather(kTagStopVote, part_of(early))
-                         : beside->start_gather(kTagStopVote, part_of(late));
-    second->wait();
-    first->wait();
-    for (int rank = begin; rank < end; ++rank) {
-      CHECK(late[static_cast<std::size_t>(rank - begin)] == 20 + rank);
-      CHECK(early[static_cast<std::size_t>(rank - begin)] == 10 + rank);
-    }
     whole.barrier();
     group->abort();
     CHECK_THROWS_AS(whole.check(), WorkerError);

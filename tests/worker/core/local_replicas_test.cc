@@ -76,42 +76,6 @@ TEST_CASE("replicas meet at multiples of the interval and at the end") {
   CHECK(next_sync(3, 1, 20) == 4);
 }
 
-TEST_CASE("fragments meet in turns, and none is on its way at a sync or at the end") {
-  const SyncTimes times{.every = 4, .fragments = 3, .delay = 3, .last = 30};
-  std::vector<int> met;
-  for (std::int64_t sync = 0; sync < times.last; sync = next_sync(sync, times.every, times.last)) {
-    const auto arrival = times.arrival(sync);
-    if (!arrival) continue;
-    CHECK(*arrival == sync + 3);
-    CHECK(*arrival < next_sync(sync, times.every, times.last));
-    met.push_back(times.fragment_of(sync));
-  }
-  CHECK(met == std::vector<int>{1, 2, 0, 1, 2, 0});  // not at 28, whose fragment would arrive after 30
-  CHECK_FALSE(times.arrival(0));
-  CHECK_FALSE(times.arrival(30));
-  CHECK_FALSE(times.arrival(9));  // where a shorter run ended
-  CHECK_FALSE(SyncTimes{.every = 4, .last = 30}.arrival(4));
-}
-
-TEST_CASE("the fragments are the vector, in parts of whole cache lines") {
-  for (const std::size_t size : {1u, 16u, 17u, 100u, 1000u}) {
-    for (int fragments = 1; fragments <= 9; ++fragments) {
-      CAPTURE(size);
-      CAPTURE(fragments);
-      std::size_t end = 0;
-      for (int fragment = 0; fragment < fragments; ++fragment) {
-        const VectorRange range = elements_of(fragment, fragments, size);
-        CHECK(range.begin == end);
-        CHECK((range.begin % 16 == 0 || range.size() == 0));
-        CHECK(range.size() <= elements_of(0, fragments, size).size());
-        end = range.end;
-      }
-      CHECK(end == size);
-    }
-  }
-  CHECK(elements_of(1, 3, 96) == VectorRange{32, 64});
-}
-
 TEST_CASE("what is due between two syncs is due at the second one") {
   CHECK(passes(0, 8, 5));
   CHECK_FALSE(passes(5, 9, 5));

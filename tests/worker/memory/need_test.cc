@@ -156,13 +156,7 @@ TEST_CASE("local replicas have parameters and slots of their own, and a sum") {
   CHECK(four.parameters == 2 * plain.parameters);
   CHECK(four.optimizer == (1 + slots) * plain.parameters);
   CHECK(four.checkpoint == (2 + 4 * slots) * plain.parameters);
-  question.config.train.sync_fragments = 2;  // replicas differ also where a checkpoint is made
-  const MemoryNeed streaming = question.need();
-  CHECK(streaming.parameters == four.parameters);
-  CHECK(streaming.checkpoint == (2 + 4 * (1 + slots)) * plain.parameters);
-  CHECK(streaming.gradients < four.gradients);
-  question.config.train.sync_delay = 1;  // and what was handed in waits
-  CHECK(question.need().parameters >= four.parameters + plain.parameters / 2);
+  CHECK(four.in_memory_checkpoint == 2 * (2 + slots) * plain.parameters);
 }
 
 TEST_CASE("a teacher has parameters in each worker and activations in each lane") {
@@ -236,9 +230,9 @@ TEST_CASE(
                              {.bytes = bytes, .by = "the test"});
   };
   // Parameters and momentum; a sum, what this worker hands in and what the other one sends; for a checkpoint
-  // the former and both replicas' slots.
+  // the former and both replicas' slots; of two syncs the former and one replica's.
   const std::uint64_t slots = slot_names(question.config.train).size(),
-                      need = 2 * (2 + 3 + 1 + slots) * vector;
+                      need = 2 * (2 + 3 + 1 + slots + 2 * (2 + (slots - 1) / 2)) * vector;
   CHECK(refused(need + need / 50).ok());
   const Status status = refused(need - need / 50);
   CHECK(status.exit_code() == kExitConfig);
@@ -247,10 +241,7 @@ TEST_CASE(
   question.config.recovery.in_memory_checkpoint_steps = 100;
   CHECK(contains(refused(need).message(),
                  "/train/local_replicas and /recovery/in_memory_checkpoint_steps keep "));
-  question.config.train.sync_fragments = 2, question.config.train.sync_delay = 1;
   question.config.recovery.in_memory_checkpoint_steps = 0;
-  CHECK(refused(need + 4 * vector).ok());  // less meets at once, but waits, and replicas' parameters are kept
-  CHECK_FALSE(refused(need + 2 * vector).ok());
   question.config.train.local_replicas = 1;
   CHECK(refused(0).ok());
 }

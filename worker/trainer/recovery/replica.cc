@@ -1,6 +1,5 @@
 #include "worker/trainer/recovery/replica.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "worker/base/error.h"
@@ -51,6 +50,12 @@ Program program_of(const JobConfig& config, const Dataset& data) {
 TeacherFile teacher_file(const Program& program) {
   if (program.teacher == nullptr) return {};
   return {.path = program.teacher->path, .sha256 = program.teacher->sha256};
+}
+
+TrainState empty_state(const TrainConfig& train) {
+  TrainState state;
+  for (const std::string& name : slot_names(train)) state.optimizer.push_back({name, {}});
+  return state;
 }
 
 Datasets load_datasets(const JobConfig& config) {
@@ -214,25 +219,14 @@ StepResult Replica::update(const UpdateRule& rule, float* sum) {
   return update(rule, sum, state.parameters.data(), slots());
 }
 
-StepResult Replica::update(const UpdateRule& rule, float* sum, LocalReplica& one) {
-  std::vector<float*> vectors;
-  for (const Buffer& slot : one.slots) vectors.push_back(slot.data());
-  return update(rule, sum, one.parameters.data(), std::move(vectors));
-}
-
 StepResult Replica::update(const UpdateRule& rule, float* sum, float* parameters, std::vector<float*> slots) {
   const Range range(*device, Operation::Kind::kUpdate);
   return device->arithmetic().update(*stream, rule, sum, updated(parameters, std::move(slots)), on_lanes());
 }
 
-StepResult Replica::outer_update(const OuterRule& rule, float* sum, const VectorRange& elements) {
+StepResult Replica::outer_update(const OuterRule& rule, float* sum) {
   const Range range(*device, Operation::Kind::kUpdate);
-  UpdatedVectors vectors;
-  vectors.size = elements.size();
-  vectors.parameters = state.parameters.data() + elements.begin;
-  for (float* slot : slots()) vectors.slots.push_back(slot + elements.begin);
-  vectors.running = std::clamp(program.running, elements.begin, elements.end) - elements.begin;
-  return arithmetic().outer_update(*stream, rule, sum, vectors, on_lanes());
+  return arithmetic().outer_update(*stream, rule, sum, updated(state.parameters.data(), slots()), on_lanes());
 }
 
 }  // namespace dtrun::worker

@@ -29,8 +29,8 @@ struct Datasets {
 Datasets load_datasets(const JobConfig& config);
 
 // A TrainState whose vectors are in the memory of Replica::home(). With local replicas those of the outer
-// step, as after the last sync: the replicas have their own (LocalReplica), which no rank has alone, so that
-// it has no values to go on with.
+// step, as after the last sync: the replicas have their own (local_replicas.h), which no rank has alone, so
+// that it has no values to go on with.
 struct ReplicaState {
   struct Slot {
     std::string name;
@@ -38,7 +38,6 @@ struct ReplicaState {
   };
   std::int64_t step = 0;    // optimizer steps done
   bool has_values = false;  // false until the run's first state was restored
-  bool arrived = false;     // with local replicas: what met at this step with a delay is in the values
   // Not 0: the values are a copy made in that generation by another process, and no generation began with
   // them yet.
   std::int64_t copied_in = 0;
@@ -59,24 +58,14 @@ struct Replica;
 // vectors are in a device's own memory.
 std::optional<MemoryNeed> memory_of(const Replica& replica, int world_size);
 
-// A replica of local SGD, of which there are several (core/local_replicas.h), between two syncs. It outlives
-// generations as all else here does.
-struct LocalReplica {
-  std::int64_t number = 0;
-  std::int64_t step = 0;      // steps done
-  bool arrived = false;       // what met at the last sync with a delay is in its parameters
-  Buffer parameters;          // device memory
-  std::vector<Buffer> slots;  // config.optim's, likewise
-  Buffer handed_in;           // at the last sync, to arrive with a delay: home()'s; empty without one
-  StepStats stats = {};       // of its steps since the last sync
-};
-
-// A whole state of a sync of local replicas, in the host's memory.
-struct KeptState {
-  std::int64_t generation = 0;  // that made it
+// The state of a sync of local replicas, in the host's memory. Slots of replicas that this rank does not hold
+// are empty.
+struct KeptSync {
   TrainState state;
   MetricsLog log;
 };
+// Without parameters, and with slots of no values.
+TrainState empty_state(const TrainConfig& train);
 
 struct Replica {
   // config and data must outlive this. The state is that before the first step, without values. Throws
@@ -112,10 +101,10 @@ struct Replica {
   // One optimizer step with a step's sum (Arithmetic::update). Blocks. The caller counts the step. REQUIRES:
   // no copy is being made in the host's memory.
   StepResult update(const UpdateRule& rule, float* sum);
-  // The same for a local replica's.
-  StepResult update(const UpdateRule& rule, float* sum, LocalReplica& local);
-  // The outer step (Arithmetic::outer_update) of these elements of the state, whose values `sum` has.
-  StepResult outer_update(const OuterRule& rule, float* sum, const VectorRange& elements);
+  // The same for vectors of the caller's.
+  StepResult update(const UpdateRule& rule, float* sum, float* parameters, std::vector<float*> slots);
+  // The outer step (Arithmetic::outer_update) that takes the state to the next sync.
+  StepResult outer_update(const OuterRule& rule, float* sum);
 
   const JobConfig& config;
   const Datasets& data;
@@ -129,12 +118,10 @@ struct Replica {
   ReplicaState state;
   MetricsLog log;                                            // changes with the state
   std::unique_ptr<InMemoryCheckpoint> in_memory_checkpoint;  // null: no copies
-  std::vector<LocalReplica> local;                           // those that this rank holds, by number
-  std::optional<KeptState> kept;  // of local replicas; the newest that this worker has, or none
+  std::vector<KeptSync> kept;                                // of local replicas: the newest is the last
 
  private:
   Arithmetic& arithmetic() const { return home().arithmetic(); }
-  StepResult update(const UpdateRule& rule, float* sum, float* parameters, std::vector<float*> slots);
   Parallel on_lanes();
   UpdatedVectors updated(float* parameters, std::vector<float*> slots) const;
   std::vector<float*> slots() const;

@@ -214,7 +214,6 @@ ResumePoint go_on(const std::vector<HeldStep>& all, const Program& program, cons
       .from = newest->generation == kLives ? ResumePoint::kReplica : ResumePoint::kInMemoryCheckpoint,
       .source_rank = static_cast<int>(newest - all.begin()),
       .config_json = {},
-      .replicas = {},
       .state = {}};
   std::vector<bool> lacks;
   for (const HeldStep& one : all) lacks.push_back(one != *newest);
@@ -225,19 +224,6 @@ ResumePoint go_on(const std::vector<HeldStep>& all, const Program& program, cons
   broadcast_state(group, point.source_rank, lacks, program.size, state);
   if (receives) point.state = std::move(state);
   return point;
-}
-
-// Whether any node has a good checkpoint of a later step. Reads files only if a directory's name promises
-// one.
-bool is_on_disk_after(std::int64_t step, const JobConfig& config, const RankInGeneration& place,
-                      ProcessGroup& group, const Notice& notice) {
-  std::int64_t mine = -1;
-  if (place.local_rank == 0) {
-    const auto there = list_checkpoints(config.output_dir);
-    if (!there.empty() && there.rbegin()->first > step)
-      mine = newest_step(config.output_dir, notice).value_or(-1);
-  }
-  return std::ranges::max(gathered(group, mine)) > step;
 }
 
 // A rank may have made steps whose state is of no use: with a peer, local replicas' are lost.
@@ -291,6 +277,17 @@ ResumePoint begin_anew(const JobConfig& config, const RankInGeneration& place, c
 }
 
 }  // namespace
+
+bool is_on_disk_after(std::int64_t step, const JobConfig& config, const RankInGeneration& place,
+                      ProcessGroup& group, const Notice& notice) {
+  std::int64_t mine = -1;
+  if (place.local_rank == 0) {
+    const auto there = list_checkpoints(config.output_dir);
+    if (!there.empty() && there.rbegin()->first > step)
+      mine = newest_step(config.output_dir, notice).value_or(-1);
+  }
+  return std::ranges::max(gathered(group, mine)) > step;
+}
 
 ResumePoint choose_start(const JobConfig& config, const RankInGeneration& place, const Program& program,
                          const Held& held, ProcessGroup& group, const Notice& notice) {

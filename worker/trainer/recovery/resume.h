@@ -34,7 +34,6 @@ struct ResumePoint {
   From from = kInitialValues;
   int source_rank = 0;              // the rank that had it
   std::string config_json;          // for a checkpoint: the config that wrote it
-  std::string replicas;             // local ones that go on from memory, for people
   std::optional<TrainState> state;  // the state that this rank must restore; none: its replica has it already
 
   bool from_memory() const { return from == kReplica || from == kInMemoryCheckpoint; }
@@ -52,6 +51,11 @@ struct ResumePoint {
 // checkpoints, but no good one.
 ResumePoint choose_start(const JobConfig& config, const RankInGeneration& place, const Program& program,
                          const Held& held, ProcessGroup& group, const Notice& notice);
+
+// Whether any node has a good checkpoint of a later step. Called by all ranks. Reads files only if a
+// directory's name promises one.
+bool is_on_disk_after(std::int64_t step, const JobConfig& config, const RankInGeneration& place,
+                      ProcessGroup& group, const Notice& notice);
 
 // The parameters of the checkpoint of exactly this step, from the first rank whose disk has a good one: in
 // output_dir, or next to the checkpoint that the config names. Returned on rank 0; nothing on other ranks,

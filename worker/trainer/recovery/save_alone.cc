@@ -1,5 +1,6 @@
 #include "worker/trainer/recovery/save_alone.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "proto/base/log.h"
@@ -23,10 +24,19 @@ void log_alone(const Replica& replica) {
   }
 }
 
+// Of local replicas the last sync's, if this worker holds the states of all.
+TrainState held_state(const Replica& replica) {
+  if (replica.kept.empty()) return replica.snapshot();
+  const TrainState& last = replica.kept.back().state;
+  const bool whole =
+      std::ranges::none_of(last.optimizer, [](const OptimizerSlot& slot) { return slot.values.empty(); });
+  return whole ? last : TrainState();
+}
+
 }  // namespace
 
 void save_alone(const Replica& replica) {
-  const TrainState state = replica.kept ? replica.kept->state : replica.snapshot();
+  const TrainState state = held_state(replica);
   const JobConfig& config = replica.config;
   if (state.parameters.empty() || state.step == 0) return;
   try {
@@ -36,7 +46,7 @@ void save_alone(const Replica& replica) {
     if (newest && *newest >= state.step) return;
     save_checkpoint(config.output_dir, replica.program, state, config.train.save_total_limit);
     log_info("stopped after step " + std::to_string(state.step) + "; checkpoint saved");
-    if (!replica.kept) log_alone(replica);
+    if (replica.kept.empty()) log_alone(replica);
   } catch (const WorkerError& error) {
     log_warn("the state of step " + std::to_string(state.step) + " was not saved: " + error.what());
   }
