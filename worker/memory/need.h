@@ -1,14 +1,12 @@
-// The peak memory of a worker of the built-in trainer, part by part, and whether a node has it: computed
-// before anything is allocated. Pure: the caller knows the machine. The peak is in a step, with everything
-// allocated; the beginning (reading a checkpoint, initial values) and the end need no more. Of a config whose
-// device is a GPU it is what must lie in the GPU's memory, without what CUDA's libraries take.
+// Whether the memory of a machine is enough for a job of the built-in trainer, before anything is allocated.
+// Counted is what grows with the model, the microbatches and the data, and what any process takes: enough to
+// refuse a job that cannot fit. Pure: the caller knows the machine. Of a config whose device is a GPU it is
+// what must lie in the GPU's memory.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "proto/core/status.h"
 #include "worker/config/config.h"
@@ -24,44 +22,40 @@ struct Spread {
   int world_size = 1;
 };
 
+struct TrainingJob {
+  JobConfig config;
+  Program program;
+  DatasetFacts data;
+  Spread spread;
+};
+// `teacher`: its program without parameters; null: there is none. Throws WorkerError (EX_CONFIG) if the data
+// does not fit the model.
+TrainingJob training_job(const JobConfig& config, const DatasetFacts& data, const Spread& spread,
+                         std::shared_ptr<const Teacher> teacher = nullptr);
+
 // Bytes, of one worker.
 struct MemoryNeed {
   std::uint64_t parameters = 0;   // its own, and a teacher's
   std::uint64_t optimizer = 0;    // its slots
-  std::uint64_t gradients = 0;    // the step's sum, partial sums of the tree, receive buffers
-  std::uint64_t activations = 0;  // of all lanes, a teacher's too; an evaluation uses the same memory
-  std::uint64_t batches = 0;      // samples laid out for the lanes
-  std::uint64_t evaluation = 0;   // in addition to training: evaluation's batches, and each microbatch's sums
-  std::uint64_t data = 0;         // the data sets, and the epoch's order
-  std::uint64_t checkpoint = 0;   // the copy of parameters and slots for saving or starting
-  std::uint64_t in_memory_checkpoint = 0;  // both halves of the copy that outlives the worker
-  std::uint64_t process = 0;               // code, libraries, stacks
+  std::uint64_t gradients = 0;    // the step's sum, and the tree's partial sums
+  std::uint64_t activations = 0;  // of all lanes, with their samples; a teacher's too
+  std::uint64_t data = 0;         // data sets of types that are held in memory
+  std::uint64_t copies = 0;       // copies_bytes()
+  std::uint64_t process = 0;      // code, libraries, stacks
 
-  std::uint64_t total() const;
+  std::uint64_t total() const {
+    return parameters + optimizer + gradients + activations + data + copies + process;
+  }
 };
+MemoryNeed memory_need(const TrainingJob& job);
 
-// "parameters" … with its bytes, in the order above.
-std::vector<std::pair<const char*, std::uint64_t>> parts_of(const MemoryNeed& need);
-
-// The need of the worker that needs most: one that writes checkpoints if `saves`, else one that does not.
-// REQUIRES: `program` is the config's, with its teacher's program if there is one.
-MemoryNeed memory_need(const JobConfig& config, const Program& program, const DatasetFacts& data,
-                       const Spread& spread, bool saves);
-
-// Both halves of the copy that outlives a worker, in the host's memory on any device; with local replicas what
-// it keeps of two syncs.
-std::uint64_t in_memory_checkpoint_bytes(const JobConfig& config, const Program& program,
-                                         const Spread& spread);
+// Of one worker, in the host's memory on any device: both halves of the copy that outlives it, or what it
+// keeps of two syncs of local replicas.
+std::uint64_t copies_bytes(const TrainingJob& job);
 
 // The files of one checkpoint, without the few kilobytes of texts. EX_CONFIG if the data does not fit the
 // model.
 Result<std::uint64_t> checkpoint_bytes(const JobConfig& config, const DatasetFacts& data);
-
-// "1.3 GB": two digits are enough to act on.
-std::string in_gigabytes(std::uint64_t bytes);
-
-// "a worker needs 1.3 GB: parameters 0.5 GB, …", the largest part first, small ones left out.
-std::string in_words(const MemoryNeed& need);
 
 // The memory that a machine has for a job.
 struct Available {
@@ -73,22 +67,15 @@ struct Available {
 // EX_CONFIG if the data does not fit the model, or there is too little of it to train with.
 Status check_fit(const JobConfig& config, const DatasetFacts& data);
 
-// EX_CONFIG if what a node's workers on GPUs keep in the host's memory needs more than is available: copies
-// that outlive them, and of local replicas what meets. Throws WorkerError (EX_CONFIG) if the data does not
-// fit the model.
-Status check_host_memory(const JobConfig& config, const DatasetFacts& data, const Spread& spread,
-                         const Available& available);
+// EX_CONFIG if the copies_bytes() of a node's workers on GPUs are more than the host has.
+Status check_host_memory(const TrainingJob& job, const Available& available);
 
-// EX_CONFIG if the workers of a node need more than is available; the message has the parts, and changes that
-// help. Throws WorkerError (EX_CONFIG) if the data does not fit the model.
-// `teacher`: its program without parameters; null: there is none.
-Status check_memory(const JobConfig& config, const DatasetFacts& data, const Spread& spread,
-                    const Available& available, std::shared_ptr<const Teacher> teacher = nullptr);
+// EX_CONFIG if the workers of a node need more than is available; the message has the parts.
+Status check_memory(const TrainingJob& job, const Available& available);
 
 // The smallest number of the job's workers from which on a node's part fits, for microbatches in lock step:
 // all of a step's are in memory at once, so that each worker has more of them as others go. 1 for other jobs.
 // REQUIRES: check_memory() is OK with the same.
-int least_workers(const JobConfig& config, const DatasetFacts& data, const Spread& spread,
-                  const Available& available, std::shared_ptr<const Teacher> teacher = nullptr);
+int least_workers(const TrainingJob& job, const Available& available);
 
 }  // namespace dtrun::worker

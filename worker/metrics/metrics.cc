@@ -72,9 +72,6 @@ void MetricsWriter::write(const StartMetrics& m) {
                {"world_size", m.world_size}, {"lanes", m.lanes}, {"generation", m.generation}};
   line["from"] = m.from;
   line["device"] = m.device;
-  std::uint64_t total = 0;
-  for (const auto& [name, bytes] : m.memory) line["memory"][name] = bytes, total += bytes;
-  if (!m.memory.empty()) line["memory"]["total"] = total;
   put(line, m.use);
   line["time"] = wall_time();
   file_.append(json_text(line) + "\n");

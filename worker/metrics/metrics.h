@@ -40,8 +40,6 @@ struct MetricsLog {
   std::optional<double> accuracy = {};  // of the newest evaluation
   EvaluationRecord evaluations;
 };
-// Names and bytes.
-using MemoryParts = std::vector<std::pair<const char*, std::uint64_t>>;
 // A generation begins.
 struct StartMetrics {
   std::int64_t step = 0;  // steps done before
@@ -49,7 +47,6 @@ struct StartMetrics {
   int world_size = 1, lanes = 1;
   std::int64_t generation = 0;
   const char* from = "";  // origin of the state: initial values, a checkpoint, a worker, the host's memory
-  MemoryParts memory;     // peak of one worker; empty: not known
   std::string device = "cpu";  // the kind of the workers' device
   DeviceUse use = {};
 };

@@ -45,7 +45,6 @@
 #include "worker/device/device.h"
 #include "worker/device/lane_team.h"
 #include "worker/device/range.h"
-#include "worker/memory/need.h"
 #include "worker/metrics/metrics.h"
 #include "worker/model/program.h"
 #include "worker/optim/learning_rate.h"
@@ -192,9 +191,8 @@ void Trainer::begin() {
                   .snapshot = [this] { return replica_.snapshot(); }};
   std::optional<ResumePoint> last_sync;
   if (train_.has_local_replicas()) last_sync = go_back_to_sync(replica_, place_, group_, log_warn);
-  ResumePoint start = last_sync
-                          ? *std::move(last_sync)
-                          : choose_start(config_, place_, replica_.program, held, group_, log_warn);
+  ResumePoint start = last_sync ? *std::move(last_sync)
+                                : choose_start(config_, place_, replica_.program, held, group_, log_warn);
   // Before the state is restored: the log belongs to it.
   MetricsLog log = start.from_memory() ? replica_.log : MetricsLog();
   if (start.from == ResumePoint::kCheckpoint) log.evaluations = start.state->evaluations;
@@ -245,14 +243,12 @@ void Trainer::begin_writing(const ResumePoint& start) {
   metrics_ = std::make_unique<MetricsWriter>(config_.output_dir, state_.step, log_warn, std::move(events));
   // The rank that wrote before may have been lost between this step and its line.
   if (replica_.log.newest.step == state_.step && state_.step > 0) metrics_->write(replica_.log.newest);
-  const std::optional<MemoryNeed> memory = memory_of(replica_, place_.world_size);
   metrics_->write(StartMetrics{.step = state_.step,
                                .parameters = replica_.program.trained(),
                                .world_size = place_.world_size,
                                .lanes = replica_.lanes.size(),
                                .generation = place_.generation,
                                .from = start.name(),
-                               .memory = memory ? parts_of(*memory) : MemoryParts(),
                                .device = replica_.device->name(),
                                .use = replica_.device->use()});
   if (start.from_memory()) return tell_recovery(start);
@@ -260,14 +256,13 @@ void Trainer::begin_writing(const ResumePoint& start) {
            std::to_string(replica_.data.train->size()) + " training samples, " +
            std::to_string(batches_.total_steps()) + " steps, " + counted(place_.world_size, "worker") +
            " x " + counted(replica_.lanes.size(), "lane"));
-  if (memory) log_info("memory of each worker at its peak: about " + in_words(*memory));
   if (local_ && keeps_all())
     log_info("every worker keeps the state of all local replicas, at the first sync from every " +
              std::to_string(config_.recovery.in_memory_checkpoint_steps) + " steps on");
   if (replica_.in_memory_checkpoint)
     log_info("copies in the host's memory, every " +
              counted(config_.recovery.in_memory_checkpoint_steps, "step") + ": " +
-             in_gigabytes(replica_.in_memory_checkpoint->bytes()) + " for each worker");
+             in_gibibytes(replica_.in_memory_checkpoint->bytes()) + " for each worker");
   if (const auto gpu = replica_.device->memory())
     log_info("GPU memory of each worker before the first gradient: " + in_gibibytes(gpu->used) + " of " +
              in_gibibytes(gpu->total));

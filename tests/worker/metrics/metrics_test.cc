@@ -43,22 +43,17 @@ struct Metrics {
   }
 };
 
-TEST_CASE("a beginning has what a worker needs of memory, and a save for how long the training stood") {
+TEST_CASE("a beginning has who trains and from where, and a save for how long the training stood") {
   Metrics metrics;
   const auto writer = metrics.open(0);
-  writer->write(StartMetrics{.step = 0,
-                             .parameters = 21840,
-                             .world_size = 2,
-                             .lanes = 3,
-                             .generation = 1,
-                             .from = "checkpoint",
-                             .memory = {{"parameters", 87360}, {"process", 1000}}});
+  writer->write(StartMetrics{
+      .step = 0, .parameters = 21840, .world_size = 2, .lanes = 3, .generation = 1, .from = "checkpoint"});
   writer->write(SaveMetrics{.step = 50, .stall_milliseconds = 1.5});
   const auto lines = metrics.lines();
   REQUIRE(lines.size() == 2);
   CHECK(lines[0].dump().starts_with(
       R"({"event":"start","step":0,"parameters":21840,"world_size":2,"lanes":3,"generation":1,)"
-      R"("from":"checkpoint","device":"cpu","memory":{"parameters":87360,"process":1000,"total":88360},"time":)"));
+      R"("from":"checkpoint","device":"cpu","time":)"));
   CHECK(lines[1].dump().starts_with(R"({"event":"save","step":50,"stall_milliseconds":1.5,"time":)"));
 }
 
@@ -66,7 +61,7 @@ TEST_CASE("beginning and end tell by what a device computed, if it has anything 
   Metrics metrics;
   const auto writer = metrics.open(0);
   const DeviceUse use{.parts = {{"graphs", "none can be recorded"}}, .fallbacks = {"slower"}};
-  writer->write(StartMetrics{.memory = {}, .use = use});
+  writer->write(StartMetrics{.use = use});
   writer->write(EndMetrics{.step = 5, .params_sha256 = "ab", .use = use});
   writer->write(EndMetrics{.step = 6, .params_sha256 = "ab"});
   const auto lines = metrics.lines();
@@ -81,7 +76,7 @@ TEST_CASE("beginning and end tell by what a device computed, if it has anything 
 TEST_CASE("who goes on at a step writes its beginning anew, and keeps those of earlier steps") {
   Metrics metrics;
   const auto start = [](std::int64_t step, std::int64_t generation) {
-    return StartMetrics{.step = step, .generation = generation, .memory = {}};
+    return StartMetrics{.step = step, .generation = generation};
   };
   const auto first = metrics.open(0);
   first->write(start(0, 1));

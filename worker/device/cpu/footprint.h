@@ -13,7 +13,7 @@ namespace dtrun::worker {
 // alone, so that every lane of a job decides the same. `forward_only`: for a teacher.
 PlanFor plan_for_cpu(const Program& program, int capacity, bool forward_only = false);
 
-// Floats that a lane allocates for microbatches of `capacity` rows, weights and their gradient not counted.
+// Floats that a lane allocates for the values of microbatches of `capacity` rows.
 // Throws WorkerError (EX_SOFTWARE) for a program that no lane can run.
 std::size_t cpu_lane_floats(const Program& program, int capacity, bool forward_only = false);
 

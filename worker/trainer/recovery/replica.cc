@@ -72,13 +72,6 @@ std::string fingerprint_on_cpu(const JobConfig& config) {
   return cpu_fingerprint(make_program(config, data.spec));
 }
 
-std::optional<MemoryNeed> memory_of(const Replica& replica, int world_size) {
-  const Result<DatasetFacts> data = check_dataset(replica.config.data);
-  if (!data.ok() || !replica.device->arithmetic().device_is_host()) return std::nullopt;
-  const Spread spread{.lanes = replica.lanes.size(), .world_size = world_size};
-  return memory_need(replica.config, replica.program, data.value(), spread, true);
-}
-
 Replica::Replica(const JobConfig& config, const Datasets& data, int lanes, std::unique_ptr<Device> on)
     : config(config),
       data(data),

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +12,6 @@
 #include "worker/data/dataset.h"
 #include "worker/device/device.h"
 #include "worker/device/lane_team.h"
-#include "worker/memory/need.h"
 #include "worker/metrics/metrics.h"
 #include "worker/model/program.h"
 #include "worker/optim/optimizer.h"
@@ -52,11 +50,6 @@ std::string fingerprint_on_cpu(const JobConfig& config);
 
 // The program's teacher, as checkpoints name it.
 TeacherFile teacher_file(const Program& program);
-
-struct Replica;
-// The peak need of host memory of each worker. Nothing if the data cannot be looked at any more, or if the
-// vectors are in a device's own memory.
-std::optional<MemoryNeed> memory_of(const Replica& replica, int world_size);
 
 // The state of a sync of local replicas, in the host's memory. Slots of replicas that this rank does not hold
 // are empty.

@@ -121,7 +121,7 @@ TEST_CASE("with a teacher and rounded weights any number of ranks trains to the 
 double said_memory(JobConfig config) {
   config.device = DeviceType::kCuda;
   const DatasetFacts data = check_dataset(config.data).value();
-  return static_cast<double>(memory_need(config, make_program(config, data.spec), data, {}, true).total());
+  return static_cast<double>(memory_need(training_job(config, data, {})).total());
 }
 
 double used_memory(const Job& job, const std::string& output) {
