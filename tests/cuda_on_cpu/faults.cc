@@ -24,12 +24,8 @@ std::vector<std::string> split(const std::string& text, char separator) {
 Faults faults_of_environment() {
   const char* const text = std::getenv("DTRUN_TEST_GPU_FAULT");
   if (!text) return {};
-  if (const char* const file = std::getenv("DTRUN_TEST_GPU_FAULT_ONCE")) {
-    const int fd = open(file, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
-    if (fd < 0) return {};
-    close(fd);
-  }
-  return faults_of(text);
+  const char* const file = std::getenv("DTRUN_TEST_GPU_FAULT_ONCE");
+  return file && !is_first_process(file) ? Faults{} : faults_of(text);
 }
 
 struct Plan {
@@ -69,6 +65,12 @@ Faults faults_of(const std::string& text) {
     }
   }
   return faults;
+}
+
+bool is_first_process(const std::string& file) {
+  const int fd = open(file.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+  if (fd >= 0) close(fd);
+  return fd >= 0;
 }
 
 void plan_faults(const Faults& faults) {

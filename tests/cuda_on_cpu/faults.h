@@ -29,6 +29,9 @@ void plan_faults(const Faults& faults);
 // the process that can create it has the faults: one worker of a job, and not the one that takes its place.
 Faults faults_of(const std::string& text);
 
+// Whether this process is the one that can create the file.
+bool is_first_process(const std::string& file);
+
 // The error for the call that asks.
 cudaError_t fault_of_call();
 cudaError_t fault_of_allocation();

@@ -1,14 +1,24 @@
 #include "tests/cuda_on_cpu/nccl_communicator.h"
 
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <set>
 #include <thread>
 
 #include "tests/cuda_on_cpu/counters.h"
+#include "tests/cuda_on_cpu/errors.h"
 #include "tests/cuda_on_cpu/machine.h"
-#include "tests/cuda_on_cpu/nccl_plan.h"
-#include "tests/cuda_on_cpu/nccl_transfer.h"
+#include "tests/cuda_on_cpu/memory.h"
+#include "tests/cuda_on_cpu/nccl_faults.h"
 
 namespace cuda_on_cpu {
 namespace {
@@ -16,7 +26,6 @@ namespace {
 // A launch comes when somebody looks whether it has come, or this late: a caller that assumes it to be done
 // earlier records its events in front of it.
 constexpr std::chrono::milliseconds kLaunchLatest{20};
-constexpr std::uint64_t kRandomLaunchLatestUs = 3000;
 
 struct LastError {
   std::mutex mutex;
@@ -27,11 +36,155 @@ LastError& last_nccl_error() {
   return error;
 }
 
-[[noreturn]] void hang() {
-  for (;;) pause();
-}
-
 }  // namespace
+
+// The operation of a group: bytes between device memory and sockets, as far as it gets each time that it is
+// asked.
+class Transfer {
+ public:
+  Transfer(Communicator& communicator, Group group, std::uint64_t number)
+      : communicator_(communicator), group_(std::move(group)), number_(number) {}
+
+  // On the devices' thread. Done, too, once the communicator is aborted.
+  Progress ask() {
+    const std::lock_guard lock(communicator_.links_mutex_);
+    if (communicator_.aborted_) {
+      spoil();
+      return Progress::kDone;
+    }
+    if (!begun_) begin();
+    if (stuck_ || !is_ready()) return Progress::kNone;
+    const DeviceMemoryOpen open;
+    bool moved = false, left = false;
+    for (Direction& direction : directions_) {
+      moved |= move(direction);
+      left |= !direction.messages.empty();
+    }
+    if (!left) return Progress::kDone;
+    return moved ? Progress::kSome : Progress::kNone;
+  }
+
+ private:
+  // A message's size goes in front of it, and a receiver compares.
+  struct Moving {
+    Message message;
+    std::uint64_t size = 0;  // that is sent, or was received
+    std::size_t done = 0;    // bytes of size and message
+  };
+  struct Direction {  // to or from one rank
+    int peer;
+    bool out;
+    std::deque<Moving> messages{};
+  };
+
+  void begin() {
+    begun_ = true;
+    for (const bool out : {true, false}) {
+      for (const Message& message : out ? group_.sends : group_.receives) {
+        auto to = std::ranges::find_if(
+            directions_, [&](const Direction& d) { return d.peer == message.peer && d.out == out; });
+        if (to == directions_.end()) to = directions_.insert(to, {message.peer, out});
+        to->messages.push_back({message, out ? message.bytes : 0});
+      }
+    }
+    stuck_ = has_fault();
+  }
+
+  bool has_fault() {
+    const auto planned = [&](const char* kind) { return nccl_fault(kind, communicator_.rank, number_); };
+    if (planned("dies")) die();
+    if (const auto error = planned("breaks-device")) {
+      break_device(static_cast<cudaError_t>(*error));
+      return true;
+    }
+    if (const auto error = planned("async-error")) {
+      communicator_.fail(static_cast<ncclResult_t>(*error), "a planned fault");
+      return true;
+    }
+    return planned("silent").has_value();
+  }
+
+  void die() {
+    const DeviceMemoryOpen open;
+    if (!group_.sends.empty()) {
+      const Message& first = group_.sends.front();
+      const std::uint64_t size = first.bytes;
+      send(data_to(first.peer), &size, sizeof size, MSG_NOSIGNAL);
+      send(data_to(first.peer), first.data, first.bytes / 2, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    kill(getpid(), SIGKILL);
+  }
+
+  int data_to(int peer) const { return communicator_.links_[static_cast<std::size_t>(peer)].data.fd(); }
+
+  // Whether something can be moved. Looks without opening device memory, which takes long.
+  bool is_ready() const {
+    std::vector<pollfd> ends;
+    for (const Direction& one : directions_) {
+      if (!one.messages.empty() && !gone_.contains(one.peer))
+        ends.push_back({data_to(one.peer), static_cast<short>(one.out ? POLLOUT : POLLIN), 0});
+    }
+    return poll(ends.data(), ends.size(), 0) > 0;
+  }
+
+  // Returns whether it got anywhere.
+  bool move(Direction& direction) {
+    bool moved = false;
+    while (!direction.messages.empty() && !gone_.contains(direction.peer) && !stuck_) {
+      Moving& first = direction.messages.front();
+      constexpr std::size_t kSize = sizeof first.size;
+      const std::size_t end = first.done < kSize ? kSize : kSize + first.message.bytes;
+      if (first.done < end) {
+        char* const at = first.done < kSize ? reinterpret_cast<char*>(&first.size) + first.done
+                                            : first.message.data + (first.done - kSize);
+        const std::size_t left = end - first.done;
+        const ssize_t n = direction.out ? send(data_to(direction.peer), at, left, MSG_DONTWAIT | MSG_NOSIGNAL)
+                                        : recv(data_to(direction.peer), at, left, MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR)) break;
+        if (n <= 0) {
+          lose(direction.peer);
+          break;
+        }
+        first.done += static_cast<std::size_t>(n);
+        moved = true;
+        if (first.done == kSize) check_size(first);
+      }
+      if (first.done == kSize + first.message.bytes) direction.messages.pop_front();
+    }
+    return moved;
+  }
+
+  void check_size(const Moving& one) {
+    if (one.size == one.message.bytes) return;
+    stuck_ = true;
+    communicator_.fail(ncclInvalidUsage, "rank " + std::to_string(communicator_.rank) + " receives " +
+                                             std::to_string(one.message.bytes) + " bytes from rank " +
+                                             std::to_string(one.message.peer) + " in its group " +
+                                             std::to_string(number_) + ", which sends " +
+                                             std::to_string(one.size));
+  }
+
+  // NCCL learns of a peer's death where it has a socket to it, not where it writes into its memory. Here
+  // ranks with odd numbers learn of it; to the others it is silence.
+  void lose(int peer) {
+    gone_.insert(peer);
+    if (communicator_.rank % 2 == 1)
+      communicator_.fail(ncclRemoteError, "the connection to rank " + std::to_string(peer) + " is closed");
+  }
+
+  // Fills what was to be received with NaN, so that nobody takes it for numbers.
+  void spoil() {
+    const DeviceMemoryOpen open;
+    for (const Message& result : group_.receives) std::memset(result.data, 0xff, result.bytes);
+  }
+
+  Communicator& communicator_;
+  const Group group_;
+  const std::uint64_t number_;
+  bool begun_ = false, stuck_ = false;
+  std::vector<Direction> directions_;
+  std::set<int> gone_;  // ranks
+};
 
 ncclResult_t nccl_error(ncclResult_t error, const std::string& why) {
   const std::lock_guard lock(last_nccl_error().mutex);
@@ -44,47 +197,12 @@ std::string nccl_last_error() {
   return last_nccl_error().text;
 }
 
-Communicator::Communicator(int of_rank, int of_size, int of_device, bool is_blocking)
-    : rank(of_rank),
-      size(of_size),
-      device(of_device),
-      blocking(is_blocking),
-      random_(nccl_plan.seed * 1000 + static_cast<std::uint64_t>(of_rank)),
-      connected_(static_cast<std::size_t>(of_size)) {}
-
-ncclResult_t Communicator::state(bool poll) {
-  const std::lock_guard lock(mutex_);
-  const ncclResult_t state = state_;
-  if (poll) {
-    polled_ = true;
-    changed_.notify_all();
-  }
-  return state;
+void Communicator::begin_init(const ncclUniqueId& id, const std::string& gpu) {
+  begin([this, id, gpu] { return init(id, gpu); });
 }
 
-void Communicator::fail(ncclResult_t error, const std::string& why) {
-  nccl_error(error, why);
-  const std::lock_guard lock(mutex_);
-  if (state_ == ncclSuccess || state_ == ncclInProgress) state_ = error;
-}
-
-void Communicator::begin_init(std::vector<ncclUniqueId> ids, std::string gpu) {
-  begin([this, ids = std::move(ids), gpu = std::move(gpu)] { return init(ids, gpu); });
-}
-
-void Communicator::begin_launch(Work work) {
-  begin([this, work = std::move(work)] { return launch(work); });
-}
-
-void Communicator::begin_finalize() {
-  {
-    const std::lock_guard lock(mutex_);
-    finalized_ = true;
-  }
-  begin([this] {
-    wait_for_operations();
-    return ncclSuccess;
-  });
+void Communicator::begin_launch(Group group) {
+  begin([this, group = std::move(group)] { return launch(group); });
 }
 
 void Communicator::begin(std::function<ncclResult_t()> job) {
@@ -94,149 +212,106 @@ void Communicator::begin(std::function<ncclResult_t()> job) {
     job_runs_ = true;
     polled_ = false;
   }
-  std::thread([self = shared_from_this(), job = std::move(job)] {
+  std::thread([this, job = std::move(job)] {
     const ncclResult_t result = job();
-    const std::lock_guard lock(self->mutex_);
-    if (self->state_ == ncclInProgress) self->state_ = result;
-    self->job_runs_ = false;
-    self->changed_.notify_all();
+    const std::lock_guard lock(mutex_);
+    if (state_ == ncclInProgress) state_ = result;
+    job_runs_ = false;
+    changed_.notify_all();
   }).detach();
 }
 
-ncclResult_t Communicator::wait_for_job() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !job_runs_; });
+ncclResult_t Communicator::state(bool polls) {
+  const std::lock_guard lock(mutex_);
+  polled_ |= polls;
+  changed_.notify_all();
   return state_;
 }
 
-bool Communicator::finalized() {
+ncclResult_t Communicator::fail(ncclResult_t error, const std::string& why) {
+  nccl_error(error, why);
   const std::lock_guard lock(mutex_);
-  return finalized_;
+  if (state_ == ncclSuccess || state_ == ncclInProgress) state_ = error;
+  return error;
 }
 
 void Communicator::abort() {
-  bool busy = false;
+  Point last;
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     aborted_ = true;
-    busy = job_runs_;
     changed_.notify_all();
+    if (nccl_fault("abort-hangs", rank)) changed_.wait(lock, [] { return false; });
+    changed_.wait(lock, [&] { return !job_runs_; });
+    last = last_;
   }
-  if (busy && nccl_fault(NcclFaultKind::kAbortBusyHangs, rank)) hang();
-  if (nccl_fault(NcclFaultKind::kAbortHangs, rank)) hang();
-  wait_for_job();
-  wait_for_operations();
-  close();
+  if (last.stream) wait_for(last);
+  const std::lock_guard lock(links_mutex_);
+  links_.clear();
+  ended_ = true;
 }
 
-void Communicator::destroy() {
-  wait_for_operations();
-  aborted_ = true;
-  close();
-}
-
-ncclResult_t Communicator::init(const std::vector<ncclUniqueId>& ids, const std::string& gpu) {
-  if (nccl_fault(NcclFaultKind::kInitAbsent, rank)) return wait_until_aborted();
-  if (const NcclFault* const fault = nccl_fault(NcclFaultKind::kInitFails, rank)) {
-    return nccl_error(static_cast<ncclResult_t>(fault->error), "a planned fault");
-  }
-  Met met = meet({rank, size, ids, gpu}, [this] { return aborted_.load(); });
+ncclResult_t Communicator::init(const ncclUniqueId& id, const std::string& gpu) {
+  if (const auto error = nccl_fault("init-fails", rank))
+    return nccl_error(static_cast<ncclResult_t>(*error), "a planned fault");
+  Met met = meet(id, rank, size, gpu, [this] { return aborted_.load(); });
   if (met.result != ncclSuccess) return nccl_error(met.result, met.why);
   {
     const std::lock_guard lock(links_mutex_);
     links_ = std::move(met.links);
   }
-  if (nccl_fault(NcclFaultKind::kInitStuck, rank)) return wait_until_aborted();
-  return ncclSuccess;
+  return nccl_fault("init-stuck", rank) ? wait_until_aborted() : ncclSuccess;
 }
 
-ncclResult_t Communicator::launch(Work work) {
-  const std::uint64_t group = ++groups_;
+ncclResult_t Communicator::launch(Group group) {
+  const std::uint64_t number = ++groups_;
   count_nccl_group();
-  if (nccl_fault(NcclFaultKind::kGroupStuck, rank, group)) return wait_until_aborted();
-  if (!blocking) wait_before_launch();
-  if (const ncclResult_t result = connect(work); result != ncclSuccess) return result;
+  if (nccl_fault("group-stuck", rank, number)) return wait_until_aborted();
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kLaunchLatest, [&] { return polled_ || aborted_; });
+  }
+  if (const ncclResult_t result = connect(group); result != ncclSuccess) return result;
   set_current_device(device);
-  const cudaStream_t stream = work.stream;
-  const auto transfer = std::make_shared<Transfer>(shared_from_this(), std::move(work), group);
+  const cudaStream_t stream = group.stream;
+  const auto transfer = std::make_shared<Transfer>(*this, std::move(group), number);
   Operation operation;
   operation.ask = [transfer] { return transfer->ask(); };
   operation.launch = true;
   Point point;
-  {
-    const std::lock_guard lock(mutex_);
-    if (last_.stream) operation.after = {last_};
-  }
+  if (last_.stream) operation.after = {last_};
   const cudaError_t error = enqueue(stream, std::move(operation), false, &point);
-  const std::lock_guard lock(mutex_);
   if (error != cudaSuccess) return nccl_error(ncclUnhandledCudaError, cudaGetErrorName(error));
+  const std::lock_guard lock(mutex_);
   last_ = point;
   return ncclSuccess;
 }
 
-// The first time that two ranks send one way, both have to set it up.
-ncclResult_t Communicator::connect(const Work& work) {
+// The first time that two ranks have messages for each other, both have to come.
+ncclResult_t Communicator::connect(const Group& group) {
   const auto stop = [this] { return aborted_.load(); };
-  std::vector<std::pair<int, bool>> wanted;
-  for (const Phase& phase : work.phases) {
-    for (const Piece& piece : phase.sends) wanted.emplace_back(piece.peer, true);
-    for (const Piece& piece : phase.receives) wanted.emplace_back(piece.peer, false);
-  }
-  bool gone = false;
-  for (const auto& [peer, sends] : wanted) {
-    bool& mine = connected_[peer].mine[sends ? 1 : 0];
-    if (peer == rank || mine) continue;
-    mine = true;
-    gone |= !send_all(links_[peer].control.fd(), sends ? "S" : "R", 1, stop);
-  }
-  for (const auto& [peer, sends] : wanted) {
-    while (peer != rank && !gone && !connected_[peer].theirs[sends ? 0 : 1]) {
-      char what = 0;
-      gone = !receive_all(links_[peer].control.fd(), &what, 1, stop);
-      if (!gone) connected_[peer].theirs[what == 'S' ? 1 : 0] = true;
+  std::set<std::size_t> fresh;
+  for (const auto* const messages : {&group.sends, &group.receives}) {
+    for (const Message& message : *messages) {
+      if (!connected_[static_cast<std::size_t>(message.peer)])
+        fresh.insert(static_cast<std::size_t>(message.peer));
     }
   }
+  bool all = true;
+  char byte = 0;
+  for (const std::size_t peer : fresh) all &= send_all(links_[peer].control, &byte, 1, stop);
+  for (const std::size_t peer : fresh) {
+    all = all && receive_all(links_[peer].control, &byte, 1, stop);
+    connected_[peer] = true;
+  }
   if (aborted_) return nccl_error(ncclInternalError, "aborted");
-  return gone ? nccl_error(ncclRemoteError, "a rank is gone that is to be connected to") : ncclSuccess;
+  return all ? ncclSuccess : nccl_error(ncclRemoteError, "a rank is gone that is to be connected to");
 }
 
 ncclResult_t Communicator::wait_until_aborted() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return aborted_.load(); });
   return nccl_error(ncclInternalError, "aborted");
-}
-
-void Communicator::wait_before_launch() {
-  const std::chrono::microseconds random_time(nccl_plan.seed == 0 ? 0 : random(kRandomLaunchLatestUs));
-  std::unique_lock lock(mutex_);
-  if (nccl_plan.seed == 0) {
-    changed_.wait_for(lock, kLaunchLatest, [&] { return polled_ || aborted_; });
-  } else {
-    changed_.wait_for(lock, random_time, [&] { return aborted_.load(); });
-  }
-}
-
-void Communicator::wait_for_operations() {
-  Point last;
-  {
-    const std::lock_guard lock(mutex_);
-    last = last_;
-  }
-  if (last.stream) wait_for(last);
-}
-
-void Communicator::close() {
-  const std::lock_guard lock(links_mutex_);
-  links_.clear();
-}
-
-bool Communicator::notices_deaths() const {
-  return nccl_plan.noticed == Deaths::kAll || (nccl_plan.noticed == Deaths::kSome && rank % 2 == 1);
-}
-
-std::uint64_t Communicator::random(std::uint64_t below) {
-  const std::lock_guard lock(mutex_);
-  return random_() % below;
 }
 
 }  // namespace cuda_on_cpu

@@ -295,13 +295,5 @@ TEST_CASE("a step takes the next one's first samples to the GPU while that compu
   CHECK(ahead.sums == plain.sums);
 }
 
-TEST_CASE("the ring exchanges a GPU's gradients too") {
-  const Job job;
-  JobConfig config = small_job(job, "ring");
-  config.train.reduction = ReductionType::kRing;
-  train_on_gpus(config, 2);
-  CHECK(!bytes_of_model(config).empty());
-}
-
 }  // namespace
 }  // namespace dtrun::worker

@@ -18,8 +18,6 @@ namespace dtrun::worker::cuda {
   F(comm_init_rank_scalable, ncclCommInitRankScalable) \
   F(comm_get_async_error, ncclCommGetAsyncError)       \
   F(comm_abort, ncclCommAbort)                         \
-  F(comm_finalize, ncclCommFinalize)                   \
-  F(comm_destroy, ncclCommDestroy)                     \
   F(group_start, ncclGroupStart)                       \
   F(group_end, ncclGroupEnd)                           \
   F(send, ncclSend)                                    \
