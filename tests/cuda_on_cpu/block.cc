@@ -40,8 +40,6 @@ CUDA_ON_CPU_UNSEEN void Block::run(dim3 grid, dim3 block, uint3 index, std::size
   if (settings.threads == Order::kRandom) shuffle_order();
   started_ = 0;
   alive_ = threads_;
-  barriers_ = 0;
-  votes_[0] = votes_[1] = 0;
 #if defined(CUDA_ON_CPU_TSAN)
   if (!home_.tsan) home_.tsan = __tsan_get_current_fiber();
 #endif
@@ -59,27 +57,12 @@ CUDA_ON_CPU_UNSEEN void Block::run(dim3 grid, dim3 block, uint3 index, std::size
 CUDA_ON_CPU_UNSEEN void Block::barrier() {
   released(&waiting_);
   waiting_.push(current_);
-  if (waiting_.size() == threads_) {
-    votes_[++barriers_ & 1] = 0;
-    wake(waiting_);
-  }
+  if (waiting_.size() == threads_) wake(waiting_);
   wait("no thread can go on: some wait in __syncthreads, others have left the kernel or wait elsewhere");
   acquired(&waiting_);
 }
 
-CUDA_ON_CPU_UNSEEN int Block::barrier_count(bool vote) {
-  int& votes = votes_[barriers_ & 1];
-  votes += vote;
-  barrier();
-  return votes;
-}
-
-CUDA_ON_CPU_UNSEEN unsigned Block::warp_lanes() const {
-  const int lanes = threads_ - current_->thread / warpSize * warpSize;
-  return lanes >= warpSize ? ~0u : (1u << lanes) - 1;
-}
-
-CUDA_ON_CPU_UNSEEN Exchanged Block::meet(unsigned mask, Slot slot, bool fence) {
+CUDA_ON_CPU_UNSEEN Exchanged Block::meet(unsigned mask, Slot slot) {
   const int lane = current_->thread % warpSize;
   Warp& warp = warps_[current_->thread / warpSize];
   if (!(mask >> lane & 1)) fail("a lane that is not in the mask of its warp operation");
@@ -87,7 +70,6 @@ CUDA_ON_CPU_UNSEEN Exchanged Block::meet(unsigned mask, Slot slot, bool fence) {
   if (warp.mask != mask) fail("lanes of a warp name different masks");
   Slot* const slots = warp.slots[warp.round & 1];
   slots[lane] = slot;
-  if (fence) released(&warp);
   warp.waiting.push(current_);
   warp.here |= 1u << lane;
   if (warp.here == mask) {
@@ -96,7 +78,6 @@ CUDA_ON_CPU_UNSEEN Exchanged Block::meet(unsigned mask, Slot slot, bool fence) {
     wake(warp.waiting);
   }
   wait("no thread can go on: a warp operation's mask names lanes that are not there");
-  if (fence) acquired(&warp);
   return {slots, mask};
 }
 

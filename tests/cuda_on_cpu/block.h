@@ -54,24 +54,19 @@ class Block {
   // For the threads of the block that runs:
 
   void barrier();
-  // A barrier that returns how many threads of the block voted true at it.
-  int barrier_count(bool vote);
 
-  // Hands `value` to the other lanes in `mask`, once all of them are here. Orders accesses to memory only if
-  // `fence`: __syncwarp does, a shuffle does not.
+  // Hands `value` to the other lanes in `mask`, once all of them are here. Orders no accesses to memory.
   template <typename T>
-  CUDA_ON_CPU_UNSEEN Exchanged exchange(unsigned mask, T value, bool fence = false) {
+  CUDA_ON_CPU_UNSEEN Exchanged exchange(unsigned mask, T value) {
     static_assert(sizeof(T) <= sizeof(Slot));
     Slot slot{};
     std::memcpy(&slot, &value, sizeof(T));
-    return meet(mask, slot, fence);
+    return meet(mask, slot);
   }
   // Whether the thread has waited for the work in front of its grid in the stream.
   CUDA_ON_CPU_UNSEEN bool has_waited() const { return current_->waited; }
   CUDA_ON_CPU_UNSEEN void wait_for_previous() { current_->waited = true; }
   CUDA_ON_CPU_UNSEEN int lane() const { return current_->thread % warpSize; }
-  // A mask of the lanes of this thread's warp.
-  unsigned warp_lanes() const;
 
   CUDA_ON_CPU_UNSEEN void* dynamic_shared() { return dynamic_; }
   // The array of the place in the source that `place` is unique for. 16-byte aligned, full of NaN at first.
@@ -90,7 +85,7 @@ class Block {
     std::size_t bytes;
   };
 
-  Exchanged meet(unsigned mask, Slot slot, bool fence);
+  Exchanged meet(unsigned mask, Slot slot);
   char* make_piece(const void* place, std::size_t bytes);
   void release_pieces();
   void shuffle_order();
@@ -114,8 +109,6 @@ class Block {
   FiberList spent_;  // idle once this block is done
   Fiber* shuffled_[kMaxThreads];
   int order_[kMaxThreads];
-  int votes_[2] = {0, 0};
-  unsigned barriers_ = 0;
   Warp warps_[kMaxThreads / warpSize];
   static constexpr int kMaxPieces = 32;
   Piece pieces_[kMaxPieces];

@@ -13,7 +13,7 @@ struct Counted {
   std::mutex mutex;  // guards all below
   Counters counters;
   std::map<const void*, std::uint64_t> kernels;
-  std::size_t matmul_objects = 0, communicators = 0;
+  std::size_t matmul_objects = 0;
 };
 
 Counted& counted() {
@@ -37,14 +37,8 @@ void reset_counters() {
   counted().kernels.clear();
 }
 
-void count_operation() {
-  const std::lock_guard lock(counted().mutex);
-  ++counted().counters.operations;
-}
-
 void count_kernel(const void* kernel) {
   const std::lock_guard lock(counted().mutex);
-  ++counted().counters.kernels;
   ++counted().kernels[kernel];
 }
 
@@ -64,12 +58,9 @@ void count_nccl_group() {
   ++counted().counters.nccl_groups;
 }
 
-void count_copy(Direction direction, std::size_t bytes) {
+void count_upload(std::size_t bytes) {
   const std::lock_guard lock(counted().mutex);
-  Counters& c = counted().counters;
-  (direction == Direction::kToDevice ? c.copied_to_device
-   : direction == Direction::kToHost ? c.copied_to_host
-                                     : c.copied_on_device) += bytes;
+  counted().counters.copied_to_device += bytes;
 }
 
 void count_pageable_copy(std::size_t bytes) {
@@ -82,11 +73,6 @@ void count_matmul_object(int change) {
   counted().matmul_objects += static_cast<std::size_t>(change);
 }
 
-void count_communicator(int change) {
-  const std::lock_guard lock(counted().mutex);
-  counted().communicators += static_cast<std::size_t>(change);
-}
-
 Alive alive() {
   Alive alive = scheduler().alive();
   const Allocated memory = allocated();
@@ -94,7 +80,6 @@ Alive alive() {
   alive.pinned_allocations = memory.pinned;
   const std::lock_guard lock(counted().mutex);
   alive.matmul_objects = counted().matmul_objects;
-  alive.communicators = counted().communicators;
   return alive;
 }
 

@@ -92,7 +92,7 @@ template <typename T>
 class Pinned {
  public:
   explicit Pinned(std::size_t n) : n_(n) {
-    OK(cudaMallocHost(reinterpret_cast<void**>(&data_), n * sizeof(T)));
+    OK(cudaHostAlloc(reinterpret_cast<void**>(&data_), n * sizeof(T), cudaHostAllocDefault));
   }
   ~Pinned() { CHECK(cudaFreeHost(data_) == cudaSuccess); }
   Pinned(const Pinned&) = delete;

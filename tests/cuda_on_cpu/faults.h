@@ -9,9 +9,8 @@
 namespace cuda_on_cpu {
 
 struct Faults {
-  std::uint64_t allocation = 0;  // this cudaMalloc (1 is the next) gives cudaErrorMemoryAllocation; 0: none
-  std::uint64_t host_allocation = 0;  // the same for pinned memory
-  std::uint64_t launch = 0;  // this kernel or matmul does not run, and the device is broken from then on
+  // This kernel or matmul (1 is the next) does not run, and the device is broken from then on; 0: none.
+  std::uint64_t launch = 0;
   cudaError_t launch_error = cudaErrorIllegalAddress;
   cudaError_t host_register = cudaSuccess;  // the result of every cudaHostRegister
   cudaError_t capture = cudaSuccess;        // the result of captures
@@ -23,19 +22,15 @@ struct Faults {
 // Counting begins anew. Also mends the device.
 void plan_faults(const Faults& faults);
 
-// Parses "allocation:N", "host-allocation:N", "launch:N:ERROR", "host-register:ERROR", "capture:ERROR" and
-// "every-call:ERROR", separated by commas; errors by their numbers. Anything else ends the process.
-// DTRUN_TEST_GPU_FAULT is this, planned at the first call. If DTRUN_TEST_GPU_FAULT_ONCE names a file, only
-// the process that can create it has the faults: one worker of a job, and not the one that takes its place.
-Faults faults_of(const std::string& text);
+// DTRUN_TEST_GPU_FAULT plans one from the beginning: "launch:N:ERROR", "capture:ERROR" or "every-call:ERROR",
+// with the error's number. If DTRUN_TEST_GPU_FAULT_ONCE names a file, only the process that can create it has
+// the fault: one worker of a job, and not the one that takes its place.
 
 // Whether this process is the one that can create the file.
 bool is_first_process(const std::string& file);
 
 // The error for the call that asks.
 cudaError_t fault_of_call();
-cudaError_t fault_of_allocation();
-cudaError_t fault_of_host_allocation();
 cudaError_t fault_of_host_register();
 cudaError_t fault_of_launch();
 cudaError_t fault_of_capture();

@@ -11,8 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "tests/cuda_on_cpu/faults.h"
-#include "tests/cuda_on_cpu/machine.h"
 #include "tests/cuda_on_cpu/traffic.h"
 
 namespace {
@@ -52,37 +50,8 @@ __global__ void turn_around(float* out, bool waits) {
   out[threadIdx.x] = all[kThreads - 1 - threadIdx.x];
 }
 
-__global__ void neighbours(float* out, bool fenced) {
-  SHARED_ARRAY(float, all, 32);
-  all[threadIdx.x] = static_cast<float>(threadIdx.x);
-  __shfl_xor_sync(~0u, 0, 1);  // all are here, but nothing is ordered
-  if (fenced) __syncwarp();
-  out[threadIdx.x] = all[threadIdx.x ^ 1];
-}
-
-__global__ void some_leave(float* out, unsigned first) {
-  if (threadIdx.x >= first) return;
-  __syncthreads();
-  out[threadIdx.x] = 1;
-}
-
-__global__ void shuffled(float* out, unsigned lanes, unsigned mask) {
-  if (threadIdx.x < lanes) out[threadIdx.x] = __shfl_xor_sync(mask, 1.0f, 1);
-}
-
-__global__ void two_masks(float* out) {
-  out[threadIdx.x] = __shfl_xor_sync(threadIdx.x == 0 ? ~0u : 0xffffu, 1.0f, 1);
-}
-
 __global__ void reads_dynamic(float* out, unsigned index) {
   DYNAMIC_SHARED(float, all);
-  all[threadIdx.x] = 1;
-  __syncthreads();
-  if (threadIdx.x == 0) out[0] = all[index];
-}
-
-__global__ void reads_static(float* out, unsigned index) {
-  SHARED_ARRAY(float, all, kThreads);
   all[threadIdx.x] = 1;
   __syncthreads();
   if (threadIdx.x == 0) out[0] = all[index];
@@ -91,11 +60,6 @@ __global__ void reads_static(float* out, unsigned index) {
 __global__ void fill(float* out) { out[threadIdx.x] = 1; }
 
 __global__ void load_four(float* out, const float* in) { *out = reinterpret_cast<const float4*>(in)->w; }
-
-__global__ void too_much_shared(float* out) {
-  SHARED_ARRAY(float, all, 60000);
-  out[0] = all[0];
-}
 
 __global__ void copy_early(float* out, const float* in, bool waits) {
   if (waits) cuda_on_cpu::wait_for_previous();
@@ -113,34 +77,15 @@ void turn(bool waits) {
   print(out, kThreads);
 }
 
-void exchange(bool fenced) {
-  float* const out = device_floats(32);
-  launch(neighbours, 1, 32, 0, nullptr, out, fenced);
-  print(out, 32);
-}
-
 void race(bool races) {
   float* const out = device_floats(3);
   launch(blocks_race, 3, 1, 0, nullptr, out, races);
   print(out, 3);
 }
 
-void leave(unsigned first) {
-  float* const out = device_floats(kThreads);
-  launch(some_leave, 1, kThreads, 0, nullptr, out, first);
-  print(out, kThreads);
-}
-
-void shuffle(unsigned lanes, unsigned mask) {
-  float* const out = device_floats(32);
-  launch(shuffled, 1, 32, 0, nullptr, out, lanes, mask);
-  print(out, 32);
-}
-
-void read_shared(bool dynamic, unsigned index) {
+void read_shared(unsigned index) {
   float* const out = device_floats(1);
-  launch(dynamic ? reads_dynamic : reads_static, 1, kThreads, dynamic ? kThreads * sizeof(float) : 0, nullptr,
-         out, index);
+  launch(reads_dynamic, 1, kThreads, kThreads * sizeof(float), nullptr, out, index);
   print(out, 1);
 }
 
@@ -161,7 +106,7 @@ void free_before(bool synchronised) {
 
 void free_pinned_before(bool synchronised) {
   float *const out = device_floats(kThreads), *pinned = nullptr;
-  must(cudaMallocHost(reinterpret_cast<void**>(&pinned), kThreads * sizeof(float)));
+  must(cudaHostAlloc(reinterpret_cast<void**>(&pinned), kThreads * sizeof(float), cudaHostAllocDefault));
   must(cudaMemcpyAsync(out, pinned, kThreads * sizeof(float), cudaMemcpyHostToDevice, nullptr));
   if (synchronised) must(cudaDeviceSynchronize());
   must(cudaFreeHost(pinned));
@@ -174,11 +119,11 @@ void load_from(int offset) {
   print(out, 1);
 }
 
-void copy_behind(bool programmatic, bool waits) {
+void copy_behind(bool waits) {
   float *const in = device_floats(kThreads), *const out = device_floats(kThreads);
   cuda_on_cpu::list_launches();
   launch(fill, 1, kThreads, 0, nullptr, in);
-  cuda_on_cpu::launch_kernel(programmatic, copy_early, 1, kThreads, 0, nullptr, out, in, waits);
+  cuda_on_cpu::launch_kernel(true, copy_early, 1, kThreads, 0, nullptr, out, in, waits);
   print(out, kThreads);
 }
 
@@ -188,66 +133,30 @@ void look(bool behind) {
   if (behind) std::printf("%f\n", static_cast<double>(*static_cast<volatile float*>(out)));
 }
 
-// Says what the environment made of the machine, and launches twice.
-void say() {
-  int count = 0;
-  const cudaError_t error = cudaGetDeviceCount(&count);
-  std::printf("%s, %d devices of %zu bytes\n", cudaGetErrorName(error), count,
-              cuda_on_cpu::machine.memory_bytes);
-  std::printf("threads %d, blocks %d, streams %d, seed %d\n", static_cast<int>(cuda_on_cpu::settings.threads),
-              static_cast<int>(cuda_on_cpu::settings.blocks), static_cast<int>(cuda_on_cpu::settings.streams),
-              static_cast<int>(cuda_on_cpu::settings.seed));
-  if (error != cudaSuccess) return;
-  char id[16];
-  must(cudaDeviceGetPCIBusId(id, sizeof id, 0));
-  std::printf("the first is %s\n", id);
-  float* const out = device_floats(kThreads);
-  for (int i = 0; i < 2; ++i) {
-    launch(fill, 1, kThreads, 0, nullptr, out);
-    std::printf("launch: %s\n", cudaGetErrorName(cudaDeviceSynchronize()));
-  }
-}
-
 const std::map<std::string, std::function<void()>> kFaults = {
     {"barrier", [] { turn(true); }},
     {"barrier missing", [] { turn(false); }},
-    {"fence", [] { exchange(true); }},
-    {"fence missing", [] { exchange(false); }},
     {"blocks", [] { race(false); }},
     {"blocks race", [] { race(true); }},
-    {"all", [] { leave(kThreads); }},
-    {"all left", [] { leave(40); }},
-    {"mask", [] { shuffle(32, ~0u); }},
-    {"mask absent", [] { shuffle(16, ~0u); }},
-    {"mask without-me", [] { shuffle(32, ~1u); }},
-    {"mask two",
-     [] { launch(two_masks, 1, 32, 0, nullptr, device_floats(32)), must(cudaDeviceSynchronize()); }},
-    {"dynamic", [] { read_shared(true, kThreads - 1); }},
-    {"dynamic overrun", [] { read_shared(true, kThreads); }},
-    {"static", [] { read_shared(false, kThreads - 1); }},
-    {"static overrun", [] { read_shared(false, kThreads); }},
-    {"static too-much",
-     [] { launch(too_much_shared, 1, 1, 0, nullptr, device_floats(1)), must(cudaDeviceSynchronize()); }},
+    {"shared", [] { read_shared(kThreads - 1); }},
+    {"shared overrun", [] { read_shared(kThreads); }},
     {"global", [] { fill_from(0); }},
     {"global overrun", [] { fill_from(1); }},
-    {"global underrun", [] { fill_from(-1); }},
     {"free", [] { free_before(true); }},
     {"free early", [] { free_before(false); }},
     {"pinned", [] { free_pinned_before(true); }},
     {"pinned early", [] { free_pinned_before(false); }},
     {"load", [] { load_from(4); }},
     {"load misaligned", [] { load_from(1); }},
-    {"programmatic", [] { copy_behind(true, true); }},
-    {"programmatic without-wait", [] { copy_behind(true, false); }},
+    {"programmatic", [] { copy_behind(true); }},
+    {"programmatic without-wait", [] { copy_behind(false); }},
     {"programmatic compiled-for-80",
      [] {
        cuda_on_cpu::settings.compiled_for = 80;
-       copy_behind(true, true);
+       copy_behind(true);
      }},
-    {"without-wait", [] { copy_behind(false, false); }},
     {"look", [] { look(false); }},
     {"look behind", [] { look(true); }},
-    {"say", say},
 };
 
 }  // namespace

@@ -105,9 +105,8 @@ std::vector<std::size_t> order_of(const Nodes& nodes, std::uint64_t seed) {
         ready.push_back(i);
       }
     }
-    const std::size_t node = settings.streams == Policy::kAtOnce             ? ready.front()
-                             : settings.streams == Policy::kAsLateAsPossible ? ready.back()
-                                                                             : ready[random() % ready.size()];
+    const bool late = settings.streams == Policy::kAsLateAsPossible;
+    const std::size_t node = late ? ready.back() : ready[random() % ready.size()];
     order.push_back(node);
     done[node] = true;
   }

@@ -38,8 +38,8 @@ cudaError_t capture(CUstream_st& stream, Operation operation, std::shared_ptr<CU
 // cudaStreamWaitEvent for a stream or an event that takes part in a capture.
 cudaError_t capture_wait(const std::shared_ptr<CUstream_st>& stream, const CUevent_st& event);
 
-// The nodes in an order that their edges allow: under Policy::kAtOnce as they were captured, under
-// kAsLateAsPossible the last first that may begin, else at random by `seed`.
+// The nodes in an order that their edges allow: under Policy::kAsLateAsPossible the last first that may
+// begin, else at random by `seed`.
 std::vector<std::size_t> order_of(const Nodes& nodes, std::uint64_t seed);
 
 }  // namespace cuda_on_cpu

@@ -1,8 +1,6 @@
 #include "tests/cuda_on_cpu/grid.h"
 
 #include <algorithm>
-#include <map>
-#include <mutex>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -13,24 +11,7 @@
 namespace cuda_on_cpu {
 namespace {
 
-constexpr std::size_t kSharedBytesWithoutAsking = 48 * 1024;
-
-struct SharedLimits {
-  std::mutex mutex;
-  std::map<const void*, std::size_t> bytes;  // by kernel; guarded by mutex
-};
-
-SharedLimits& shared_limits() {
-  static SharedLimits& limits = *new SharedLimits;
-  return limits;
-}
-
-std::size_t dynamic_shared_limit(const void* kernel) {
-  SharedLimits& limits = shared_limits();
-  const std::lock_guard lock(limits.mutex);
-  const auto found = limits.bytes.find(kernel);
-  return found == limits.bytes.end() ? kSharedBytesWithoutAsking : found->second;
-}
+constexpr std::size_t kDynamicSharedBytes = 48 * 1024;  // more must be asked for, which no kernel does
 
 }  // namespace
 
@@ -63,13 +44,7 @@ cudaError_t check_grid(const Grid& grid) {
       t.x * t.y * t.z > kMaxThreads) {
     return cudaErrorInvalidConfiguration;
   }
-  return grid.dynamic_bytes > dynamic_shared_limit(grid.kernel) ? cudaErrorInvalidValue : cudaSuccess;
-}
-
-void allow_dynamic_shared(const void* kernel, std::size_t bytes) {
-  SharedLimits& limits = shared_limits();
-  const std::lock_guard lock(limits.mutex);
-  limits.bytes[kernel] = bytes;
+  return grid.dynamic_bytes > kDynamicSharedBytes ? cudaErrorInvalidValue : cudaSuccess;
 }
 
 }  // namespace cuda_on_cpu

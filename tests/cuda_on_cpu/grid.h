@@ -24,7 +24,4 @@ void run_grid(const Grid& grid, const std::function<void()>& thread);
 // cudaErrorInvalidConfiguration or cudaErrorInvalidValue for what a GPU of compute capability 9.0 refuses.
 cudaError_t check_grid(const Grid& grid);
 
-// More than 48 KiB of dynamic shared memory must be asked for, as cudaFuncSetAttribute does.
-void allow_dynamic_shared(const void* kernel, std::size_t bytes);
-
 }  // namespace cuda_on_cpu

@@ -48,12 +48,8 @@ void launch(void (*kernel)(P...), dim3 grid, dim3 block, std::size_t shared_byte
 
 }  // namespace cuda_on_cpu
 
-// As cuda_runtime.h has them for C++.
+// As cuda_runtime.h has it for C++.
 template <typename T>
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, T* kernel) {
   return ::cudaFuncGetAttributes(attributes, reinterpret_cast<const void*>(kernel));
-}
-template <typename T>
-cudaError_t cudaFuncSetAttribute(T* kernel, cudaFuncAttribute attribute, int value) {
-  return ::cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
 }

@@ -51,10 +51,4 @@ int current_device() { return current; }
 
 void set_current_device(int device) { current = device; }
 
-std::string pci_bus_id(int device) {
-  char text[16];
-  std::snprintf(text, sizeof text, "0000:%02X:00.0", 0x3b + machine.gpus[device]);
-  return text;
-}
-
 }  // namespace cuda_on_cpu

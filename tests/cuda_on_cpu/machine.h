@@ -4,7 +4,6 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
-#include <string>
 #include <vector>
 
 namespace cuda_on_cpu {
@@ -16,8 +15,9 @@ struct Machine {
 
 // The machine that the environment describes:
 //   DTRUN_TEST_GPUS         how many the host has (1 if unset)
-//   CUDA_VISIBLE_DEVICES    those that the process may use, as CUDA has it: "1,0"; nothing after the first
-//   wrong one DTRUN_TEST_GPU_MEMORY   bytes of each (8 GiB if unset)
+//   DTRUN_TEST_GPU_MEMORY   bytes of each (8 GiB if unset)
+//   CUDA_VISIBLE_DEVICES    those that the process may use, as CUDA has it: "1,0"; none after the first wrong
+//   one
 Machine machine_of_environment();
 
 // To be changed only while no device memory is allocated.
@@ -26,7 +26,5 @@ inline Machine machine = machine_of_environment();
 // The calling thread's, 0 in each new thread, as cudaSetDevice leaves it.
 int current_device();
 void set_current_device(int device);
-
-std::string pci_bus_id(int device);  // "0000:3B:00.0"
 
 }  // namespace cuda_on_cpu

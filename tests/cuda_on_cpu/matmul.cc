@@ -3,7 +3,6 @@
 #include <cuda_bf16.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -90,16 +89,14 @@ std::size_t padded(std::size_t count, std::size_t to) { return (count + to - 1) 
 // op(A) as [k][m] and op(B) as [k][n] in fp32, zeros up to whole blocks; and D's sums as [n][m].
 class Operands {
  public:
-  // `first`: the part of k that is summed first.
-  Operands(const Product& p, std::size_t batch, std::size_t first)
+  explicit Operands(const Product& p)
       : p_(p),
-        first_(first),
         rows_(padded(p.m, kRows)),
         columns_(padded(p.n, kColumns)),
         a_(p.k * rows_),
         b_(p.k * columns_) {
-    gather(p.a, batch, p.m, !p.transposed_a, rows_, a_);
-    gather(p.b, batch, p.n, p.transposed_b, columns_, b_);
+    gather(p.a, p.m, !p.transposed_a, rows_, a_);
+    gather(p.b, p.n, p.transposed_b, columns_, b_);
   }
 
   // sums[j * m + i] of alpha-less D.
@@ -110,8 +107,7 @@ class Operands {
       for (std::size_t i = 0; i < p_.m; i += kRows) {
         // Clang 14 stores to it as if it were aligned like Lanes, whatever LanesInMemory says.
         alignas(Lanes) float block[kColumns * kRows] = {};
-        for (std::size_t next = first_; next < first_ + p_.splits; ++next) {
-          const std::size_t part = next % p_.splits;
+        for (std::size_t part = 0; part < p_.splits; ++part) {
           add(&a_[i], rows_, &b_[j], columns_, part * p_.k / p_.splits, (part + 1) * p_.k / p_.splits, block);
         }
         for (std::size_t column = 0; column < kColumns && j + column < p_.n; ++column) {
@@ -128,13 +124,12 @@ class Operands {
 
  private:
   // to[k * stride + i] from a matrix that has i along its columns, or else k.
-  void gather(const Matrix& from, std::size_t batch, std::size_t count, bool along, std::size_t stride,
+  void gather(const Matrix& from, std::size_t count, bool along, std::size_t stride,
               std::vector<float>& to) const {
-    const std::size_t base = batch * from.batch_stride;
     for (std::size_t outer = 0; outer < (along ? p_.k : count); ++outer) {
       for (std::size_t inner = 0; inner < (along ? count : p_.k); ++inner) {
         const std::size_t k = along ? outer : inner, i = along ? inner : outer;
-        to[k * stride + i] = load(from, base + outer * from.ld + inner);
+        to[k * stride + i] = load(from, outer * from.ld + inner);
       }
     }
   }
@@ -148,17 +143,9 @@ class Operands {
   }
 
   const Product& p_;
-  const std::size_t first_;
   std::size_t rows_, columns_;
   std::vector<float> a_, b_;
 };
-
-// The part that an unsteady matmul sums first.
-std::size_t first_part(const Product& p) {
-  static std::atomic<unsigned> times = 0;
-  constexpr unsigned kSteadyTimes = 7;
-  return p.unsteady && times++ % (kSteadyTimes + 1) == kSteadyTimes ? p.splits / 2 : 0;
-}
 
 void store_all(const Product& p, const std::vector<float>& values) {
   for (std::size_t i = 0; i < values.size(); ++i) store(p.bias, p.bias_type, i, values[i]);
@@ -170,11 +157,10 @@ float finish(const Product& p, float value, std::size_t i, std::size_t j) {
   if (epilogue & CUBLASLT_EPILOGUE_BIAS) value += load({p.bias, p.bias_type}, i);
   if (epilogue & CUBLASLT_EPILOGUE_RELU) value = std::max(value, 0.0f);
   if (epilogue & CUBLASLT_EPILOGUE_GELU) {
-    if (p.aux.data) store(const_cast<void*>(p.aux.data), p.aux.type, at_aux, value);
+    store(const_cast<void*>(p.aux.data), p.aux.type, at_aux, value);
     value = gelu(value);
   }
-  if ((epilogue & CUBLASLT_EPILOGUE_DGELU) == CUBLASLT_EPILOGUE_DGELU)
-    value *= gelu_derivative(load(p.aux, at_aux));
+  if (epilogue == CUBLASLT_EPILOGUE_DGELU) value *= gelu_derivative(load(p.aux, at_aux));
   return value;
 }
 
@@ -185,25 +171,18 @@ std::size_t bytes_of(cudaDataType_t type) { return type == CUDA_R_32F ? 4 : 2; }
 void multiply(const Product& whole) {
   Product p = whole;
   p.k -= std::min<std::size_t>(p.k, settings.lost_terms + p.lost_terms);
-  const std::size_t first = first_part(p);
   if (p.workspace_bytes > 0) std::memset(p.workspace, 0xff, p.workspace_bytes);
-  for (std::size_t batch = 0; batch < p.batches; ++batch) {
-    const Operands operands(p, batch, first);
-    const std::vector<float> sums = operands.sums();
-    std::vector<float> bias_gradient(p.m);
-    for (std::size_t j = 0; j < p.n; ++j) {
-      for (std::size_t i = 0; i < p.m; ++i) {
-        float value = p.alpha * sums[j * p.m + i];
-        if (p.beta != 0) value += p.beta * load(p.c, batch * p.c.batch_stride + j * p.c.ld + i);
-        value = finish(p, value, i, j);
-        bias_gradient[i] += value;
-        store(const_cast<void*>(p.d.data), p.d.type, batch * p.d.batch_stride + j * p.d.ld + i, value);
-      }
+  const Operands operands(p);
+  const std::vector<float> sums = operands.sums();
+  for (std::size_t j = 0; j < p.n; ++j) {
+    for (std::size_t i = 0; i < p.m; ++i) {
+      float value = p.alpha * sums[j * p.m + i];
+      if (p.beta != 0) value += p.beta * load(p.c, j * p.c.ld + i);
+      store(const_cast<void*>(p.d.data), p.d.type, j * p.d.ld + i, finish(p, value, i, j));
     }
-    if (p.epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD) store_all(p, bias_gradient);
-    if (p.epilogue == CUBLASLT_EPILOGUE_BGRADA) store_all(p, operands.sums_of_a());
-    if (p.epilogue == CUBLASLT_EPILOGUE_BGRADB) store_all(p, operands.sums_of_b());
   }
+  if (p.epilogue == CUBLASLT_EPILOGUE_BGRADA) store_all(p, operands.sums_of_a());
+  if (p.epilogue == CUBLASLT_EPILOGUE_BGRADB) store_all(p, operands.sums_of_b());
 }
 
 }  // namespace cuda_on_cpu

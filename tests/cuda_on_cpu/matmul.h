@@ -8,16 +8,16 @@
 
 namespace cuda_on_cpu {
 
-// Column by column: element (i, j) of matrix `batch` is data[batch * batch_stride + j * ld + i].
+// Column by column: element (i, j) is data[j * ld + i].
 struct Matrix {
   const void* data = nullptr;
   cudaDataType_t type = CUDA_R_32F;  // or CUDA_R_16BF
-  std::size_t ld = 0, batch_stride = 0;
+  std::size_t ld = 0;
 };
 
 // D = epilogue(alpha op(A) op(B) + beta C), D: m x n, the sum over k of them.
 struct Product {
-  std::size_t m = 0, n = 0, k = 0, batches = 1;
+  std::size_t m = 0, n = 0, k = 0;
   bool transposed_a = false, transposed_b = false;
   float alpha = 1, beta = 0;
   Matrix a, b, c;
@@ -30,14 +30,12 @@ struct Product {
   // k is cut into so many parts; each is summed in fp32, and then the parts.
   std::size_t splits = 1;
   std::size_t lost_terms = 0;  // the last ones of each sum
-  bool unsteady = false;       // every eighth time the parts are added up in another order
   // That much of it is overwritten.
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
 };
 
-// Sums are fp32, over k upwards within a part, so bits depend on the shape and `splits` alone, unless it is
-// unsteady.
+// Sums are fp32, over k upwards within a part, so bits depend on the shape and `splits` alone.
 // Multiplications and additions are rounded apart.
 void multiply(const Product& product);
 

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <type_traits>
 
 #include "tests/cuda_on_cpu/matmul.h"
 #include "tests/cuda_on_cpu/traffic.h"
@@ -24,10 +23,10 @@ enum class Kind : std::uint64_t { kDescription = 1, kLayout, kPreference };
 
 struct Description {
   Kind kind = Kind::kDescription;
-  std::int32_t compute = CUBLAS_COMPUTE_32F, scale = CUDA_R_32F, pointer_mode = CUBLASLT_POINTER_MODE_HOST;
-  std::int32_t trans_a = CUBLAS_OP_N, trans_b = CUBLAS_OP_N, trans_c = CUBLAS_OP_N;
+  std::int32_t compute = CUBLAS_COMPUTE_32F, scale = CUDA_R_32F;
+  std::int32_t trans_a = CUBLAS_OP_N, trans_b = CUBLAS_OP_N;
   std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  std::int32_t bias_type = -1, aux_type = -1, sm_count = 0;
+  std::int32_t bias_type = -1;
   void* bias = nullptr;
   void* aux = nullptr;
   std::int64_t aux_ld = 0;
@@ -36,36 +35,24 @@ struct Description {
 struct Layout {
   Kind kind = Kind::kLayout;
   std::uint32_t type = CUDA_R_32F;
-  std::int32_t order = CUBLASLT_ORDER_COL, batches = 1;
   std::uint64_t rows = 0, cols = 0;
-  std::int64_t ld = 0, batch_stride = 0;
+  std::int64_t ld = 0;
 };
 
 struct Preference {
   Kind kind = Kind::kPreference;
-  std::uint64_t workspace = 0, implementations = ~std::uint64_t{0};
-  std::uint32_t search = CUBLASLT_SEARCH_BEST_FIT, schemes = CUBLASLT_REDUCTION_SCHEME_MASK;
+  std::uint64_t workspace = 0;
+  std::uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_MASK;
   std::uint32_t alignment[4] = {256, 256, 256, 256};  // of A, B, C, D
 };
 
-constexpr std::int32_t kAlgorithm = 1;  // the only algorithm
-// Its custom options, for Settings::faulty_algorithms.
-constexpr std::uint32_t kSound = 0, kLosesTerms = 1, kUnsteady = 2;
-
 struct Algorithm {
-  std::int32_t id = 0;
-  // The matmul that the heuristic was asked for; zeros in an algorithm of cublasLtMatmulAlgoInit.
-  std::uint32_t m = 0, n = 0, k = 0, epilogue = 0;
+  std::uint32_t m = 0, n = 0, k = 0, epilogue = 0;  // of the matmul that the heuristic was asked for
   std::uint8_t types[4] = {0, 0, 0, 0}, transposed = 0;
   std::uint8_t alignment[4] = {0, 0, 0, 0};  // logarithms
-  std::uint8_t unused[3] = {0, 0, 0};
-  std::int32_t splits = 1;
-  std::uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE, tile = 0, swizzling = 0, custom = kSound, stages = 0;
-  std::uint16_t inner_shape = 0, cluster_shape = 0;
+  std::uint32_t splits = 1, tile = 0;
+  bool loses_terms = false;
 };
-
-// So that a stored algorithm has the same bytes each time.
-static_assert(std::has_unique_object_representations_v<Algorithm>);
 
 // A matmul's parameters, as far as they can be checked without its operands.
 struct Problem {
@@ -73,12 +60,8 @@ struct Problem {
   Layout a, b, c, d;
   std::uint64_t m = 0, n = 0, k = 0;
 
-  std::uint32_t bias_type() const { return typed(description.bias_type); }
-  std::uint32_t aux_type() const { return typed(description.aux_type); }
-
- private:
-  std::uint32_t typed(std::int32_t type) const {
-    return type < 0 ? d.type : static_cast<std::uint32_t>(type);
+  std::uint32_t bias_type() const {
+    return description.bias_type < 0 ? d.type : static_cast<std::uint32_t>(description.bias_type);
   }
 };
 
@@ -90,7 +73,6 @@ struct Pointers {
 
 // "tile 20, split 4".
 std::string name_of(const Algorithm& algorithm);
-bool is_known_type(std::uint32_t type);
 // Bytes that a matmul with this algorithm needs.
 std::size_t workspace_of(const Algorithm& algorithm, const Problem& problem);
 

@@ -62,14 +62,6 @@ class Heap {
     return cudaSuccess;
   }
 
-  void release_all(int device) {
-    const std::lock_guard lock(mutex_);
-    for (auto it = allocations_.begin(); it != allocations_.end();) {
-      const auto allocation = it++;
-      if (allocation->second.device == device) release(allocation);
-    }
-  }
-
   cudaError_t allocate_pinned(std::size_t bytes, void** pointer) {
     void* const place = std::aligned_alloc(kPageBytes, round_up(bytes, kPageBytes));
     if (!place) return cudaErrorMemoryAllocation;
@@ -145,11 +137,7 @@ class Heap {
 
   Allocated allocated() {
     const std::lock_guard lock(mutex_);
-    Allocated sum;
-    sum.device = allocations_.size();
-    for (const auto& [place, allocation] : allocations_) sum.device_bytes += allocation.bytes;
-    sum.pinned = pinned_.size();
-    return sum;
+    return {allocations_.size(), pinned_.size()};
   }
 
   void open() {
@@ -285,7 +273,6 @@ cudaError_t allocate(int device, std::size_t bytes, void** pointer) {
   return heap().allocate(device, bytes, pointer);
 }
 cudaError_t release(void* pointer) { return heap().release(pointer); }
-void release_all(int device) { heap().release_all(device); }
 cudaError_t allocate_pinned(std::size_t bytes, void** pointer) {
   return heap().allocate_pinned(bytes, pointer);
 }

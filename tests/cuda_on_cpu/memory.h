@@ -18,7 +18,6 @@ enum class Memory { kDevice, kPinned, kPageable };
 cudaError_t allocate(int device, std::size_t bytes, void** pointer);
 // cudaErrorInvalidValue for what allocate() did not give, or is freed already.
 cudaError_t release(void* pointer);
-void release_all(int device);
 cudaError_t allocate_pinned(std::size_t bytes, void** pointer);
 cudaError_t release_pinned(void* pointer);
 // Memory of the caller's is pinned until it is taken back. cudaErrorHostMemoryAlreadyRegistered if a byte of
@@ -37,7 +36,7 @@ int device_of(const void* pointer);
 
 std::size_t free_bytes(int device);
 struct Allocated {
-  std::size_t device = 0, device_bytes = 0, pinned = 0;
+  std::size_t device = 0, pinned = 0;
 };
 Allocated allocated();
 

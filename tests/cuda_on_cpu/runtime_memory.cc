@@ -13,7 +13,6 @@
 #include "tests/cuda_on_cpu/scheduler.h"
 #include "tests/cuda_on_cpu/traffic.h"
 
-using cuda_on_cpu::Direction;
 using cuda_on_cpu::Memory;
 using cuda_on_cpu::Operation;
 using cuda_on_cpu::remember;
@@ -26,11 +25,6 @@ namespace {
 cudaError_t usable_outside_capture() {
   const cudaError_t error = usable();
   return error != cudaSuccess ? error : scheduler().allowed_in_capture();
-}
-
-bool is_capturing(cudaStream_t stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  return scheduler().is_capturing(stream, &status) == cudaSuccess && status != cudaStreamCaptureStatusNone;
 }
 
 // So many bytes from pageable memory CUDA takes along with the call (see counters.h).
@@ -61,16 +55,6 @@ struct Copy {
     return cudaSuccess;
   }
 
-  void count() const {
-    if (to_device() && from_device()) {
-      count_copy(Direction::kOnDevice, bytes);
-    } else if (to_device()) {
-      count_copy(Direction::kToDevice, bytes);
-    } else if (from_device()) {
-      count_copy(Direction::kToHost, bytes);
-    }
-  }
-
   void count_for_caller() const {
     const bool from_pageable = to_device() && from_memory == Memory::kPageable;
     const bool to_pageable = from_device() && to_memory == Memory::kPageable;
@@ -83,15 +67,15 @@ struct Copy {
         {.name = "copy", .read = from_device() ? bytes : 0, .written = to_device() ? bytes : 0});
     if (!buffered) {
       return {[copy = *this] {
+        if (copy.to_device() && !copy.from_device()) cuda_on_cpu::count_upload(copy.bytes);
         std::memmove(copy.to, copy.from, copy.bytes);
-        copy.count();
       }};
     }
     const char* const begin = static_cast<const char*>(from);
     const auto buffer = std::make_shared<const std::vector<char>>(begin, begin + bytes);
     return {[copy = *this, buffer] {
+      cuda_on_cpu::count_upload(copy.bytes);
       std::memcpy(copy.to, buffer->data(), copy.bytes);
-      copy.count();
     }};
   }
 };
@@ -124,8 +108,6 @@ cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
   if (!pointer) return remember(cudaErrorInvalidValue);
   *pointer = nullptr;
   if (bytes == 0) return cudaSuccess;
-  if (const cudaError_t fault = cuda_on_cpu::fault_of_allocation(); fault != cudaSuccess)
-    return remember(fault);
   return remember(cuda_on_cpu::allocate(cuda_on_cpu::current_device(), bytes, pointer));
 }
 
@@ -141,14 +123,7 @@ cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned /*flags*/)
   if (!pointer) return remember(cudaErrorInvalidValue);
   *pointer = nullptr;
   if (bytes == 0) return cudaSuccess;
-  if (const cudaError_t fault = cuda_on_cpu::fault_of_host_allocation(); fault != cudaSuccess) {
-    return remember(fault);
-  }
   return remember(cuda_on_cpu::allocate_pinned(bytes, pointer));
-}
-
-cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
-  return cudaHostAlloc(pointer, bytes, cudaHostAllocDefault);
 }
 
 cudaError_t cudaFreeHost(void* pointer) {
@@ -189,7 +164,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   if (const cudaError_t error = copy.check(kind); error != cudaSuccess) return remember(error);
   copy.count_for_caller();
   // A graph's copy reads its source each time that it runs.
-  const bool buffered = copy.from_memory == Memory::kPageable && copy.to_device() && !is_capturing(stream);
+  const bool buffered =
+      copy.from_memory == Memory::kPageable && copy.to_device() && !scheduler().is_capturing(stream);
   const bool blocks = !copy.to_device() && (copy.to_memory == Memory::kPageable || !copy.from_device());
   return remember(cuda_on_cpu::enqueue(stream, copy.operation(buffered), blocks));
 }

@@ -5,7 +5,6 @@
 #include "tests/cuda_on_cpu/machine.h"
 #include "tests/cuda_on_cpu/scheduler.h"
 
-using cuda_on_cpu::Operation;
 using cuda_on_cpu::remember;
 using cuda_on_cpu::scheduler;
 using cuda_on_cpu::usable;
@@ -21,20 +20,12 @@ cudaError_t guarded(Call call) {
 
 }  // namespace
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int /*priority*/) {
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   return guarded([&] {
     if (!stream || (flags & ~unsigned{cudaStreamNonBlocking}) != 0) return cudaErrorInvalidValue;
     *stream = scheduler().create_stream(cuda_on_cpu::current_device(), flags != cudaStreamNonBlocking);
     return cudaSuccess;
   });
-}
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
-  return cudaStreamCreateWithPriority(stream, flags, 0);
-}
-
-cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-  return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0);
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
@@ -43,10 +34,6 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return guarded([&] { return scheduler().wait_for_stream(stream); });
-}
-
-cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  return guarded([&] { return scheduler().query_stream(stream); });
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
@@ -94,24 +81,12 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
   return guarded([&] { return scheduler().elapsed(milliseconds, start, end); });
 }
 
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
-  return guarded([&] {
-    Operation operation{[=] { function(data); }};
-    operation.host_function = true;
-    return cuda_on_cpu::enqueue(stream, std::move(operation));
-  });
-}
-
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   return guarded([&] { return scheduler().begin_capture(stream, mode); });
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   return guarded([&] { return scheduler().end_capture(stream, graph); });
-}
-
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  return guarded([&] { return scheduler().is_capturing(stream, status); });
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long /*flags*/) {

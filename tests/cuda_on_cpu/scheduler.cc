@@ -16,13 +16,11 @@ namespace {
 
 using std::chrono::microseconds, std::chrono::milliseconds;
 
-// A host function runs after this time without a waiter, since by it the host may learn of its stream's
-// progress. So does what another process may wait for; but later, or too little would be late.
-constexpr milliseconds kPatience{2}, kPatienceToAsk{20};
+// What another process may wait for runs after this time without a waiter; sooner, and too little would be
+// late.
+constexpr milliseconds kPatience{20};
 // An operation that waits for another process is asked again after this long, the longer the longer it waits.
 constexpr microseconds kAskAgain{50}, kAskAgainAtMost{1000};
-
-thread_local bool is_device_thread = false;
 
 bool is_done(const Point& point) { return !point.stream || point.stream->done >= point.position; }
 
@@ -88,17 +86,6 @@ cudaError_t Scheduler::wait_for_device(int device) {
     if (stream->device == device) points.push_back({stream, stream->enqueued});
   }
   return meet(lock, std::move(points));
-}
-
-cudaError_t Scheduler::query_stream(cudaStream_t handle) {
-  Lock lock(mutex_);
-  const StreamPtr stream = find(handle);
-  if (!stream) return cudaErrorInvalidResourceHandle;
-  if (stream->capture) {
-    stream->capture->invalid = true;
-    return cudaErrorStreamCaptureUnsupported;
-  }
-  return query(lock, {stream, stream->enqueued});
 }
 
 cudaError_t Scheduler::check_stream(cudaStream_t handle) {
@@ -211,14 +198,10 @@ cudaError_t Scheduler::end_capture(cudaStream_t handle, cudaGraph_t* graph) {
   return cudaSuccess;
 }
 
-cudaError_t Scheduler::is_capturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
+bool Scheduler::is_capturing(cudaStream_t handle) {
   const Lock lock(mutex_);
   const StreamPtr stream = find(handle);
-  if (!stream) return cudaErrorInvalidResourceHandle;
-  *status = !stream->capture           ? cudaStreamCaptureStatusNone
-            : stream->capture->invalid ? cudaStreamCaptureStatusInvalidated
-                                       : cudaStreamCaptureStatusActive;
-  return cudaSuccess;
+  return stream && stream->capture;
 }
 
 cudaError_t Scheduler::allowed_in_capture() {
@@ -273,12 +256,6 @@ cudaError_t Scheduler::destroy(cudaGraphExec_t exec) {
   return execs_.erase(exec) == 1 ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-void Scheduler::forget_device(int device) {
-  const Lock lock(mutex_);
-  std::erase_if(streams_, [&](const auto& stream) { return stream.second->device == device; });
-  std::erase_if(events_, [&](const auto& event) { return event.second->device == device; });
-}
-
 Alive Scheduler::alive() {
   const Lock lock(mutex_);
   Alive alive;
@@ -287,8 +264,6 @@ Alive Scheduler::alive() {
   alive.graphs = graphs_.size() + execs_.size();
   return alive;
 }
-
-bool Scheduler::on_device_thread() { return is_device_thread; }
 
 // ---- Queues ----
 
@@ -326,17 +301,16 @@ cudaError_t Scheduler::put(Lock& lock, const StreamPtr& stream, Operation operat
     }
   }
   order_with_legacy(stream, operation);
-  host_functions_ += operation.host_function;
   to_ask_ += operation.ask != nullptr;
   if (stream->operations.empty()) busy_.push_back(stream);
   stream->operations.push_back(std::move(operation));
   const Point point = {stream, ++stream->enqueued};
-  if (blocks || settings.streams == Policy::kAtOnce) return meet(lock, {point}, blocks);
+  if (blocks) return meet(lock, {point});
   if (settings.streams == Policy::kRandom && random(4) == 0) {
     const StreamPtr some = busy_[random(busy_.size())];
     return meet(lock, {{some, some->enqueued - random(some->operations.size())}}, false);
   }
-  if (host_functions_ + to_ask_ > 0) wake_device();
+  if (to_ask_ > 0) wake_device();
   return cudaSuccess;
 }
 
@@ -382,7 +356,6 @@ void Scheduler::wake_device() {
 
 void Scheduler::live() {
   pthread_setname_np(pthread_self(), "cuda_on_cpu");
-  is_device_thread = true;
   Lock lock(mutex_);
   for (microseconds ask_again = kAskAgain;;) {
     ++round_;
@@ -394,11 +367,9 @@ void Scheduler::live() {
       work_.wait_for(lock, ask_again);
       ask_again = std::min(2 * ask_again, kAskAgainAtMost);
     } else if (!demands_.empty()) {  // a new one
-    } else if (host_functions_ + to_ask_ == 0) {
+    } else if (to_ask_ == 0) {
       work_.wait(lock);
-    } else if (work_.wait_for(lock, host_functions_ > 0 ? kPatience : kPatienceToAsk) ==
-                   std::cv_status::timeout &&
-               demands_.empty()) {
+    } else if (work_.wait_for(lock, kPatience) == std::cv_status::timeout && demands_.empty()) {
       begin_unasked(lock);
     }
   }
@@ -448,11 +419,9 @@ Progress Scheduler::do_first(Lock& lock, CUstream_st& stream) {
   if (operation.run || operation.ask) {
     lock.unlock();
     const Progress progress = operation.ask ? operation.ask() : (operation.run(), Progress::kDone);
-    if (progress == Progress::kDone) count_operation();
     lock.lock();
     if (progress != Progress::kDone) return progress;
   }
-  host_functions_ -= operation.host_function;
   to_ask_ -= operation.ask != nullptr;
   stream.operations.pop_front();
   stream.begun = false;
@@ -465,7 +434,7 @@ Scheduler::StreamPtr Scheduler::pick(Point wanted) {
   if (settings.streams == Policy::kRandom) {
     std::vector<StreamPtr> choices;
     for (const StreamPtr& stream : busy_) {
-      if (can_begin(*stream) && !stream->operations.front().host_function) choices.push_back(stream);
+      if (can_begin(*stream)) choices.push_back(stream);
     }
     if (!choices.empty()) return choices[random(choices.size())];
   }
@@ -499,7 +468,7 @@ void Scheduler::begin_unasked(Lock& lock) {
     std::uint64_t position = stream->done;
     for (const Operation& operation : stream->operations) {
       ++position;
-      if (operation.host_function || operation.ask) {
+      if (operation.ask) {
         points.push_back({stream, position});
         break;
       }
@@ -516,7 +485,7 @@ void Scheduler::drop_all() {
     stream->done = stream->enqueued;
   }
   busy_.clear();
-  host_functions_ = to_ask_ = 0;
+  to_ask_ = 0;
 }
 
 std::uint64_t Scheduler::random(std::uint64_t below) {

@@ -55,9 +55,6 @@ class Scheduler {
   cudaError_t wait_for(const Point& point);
   cudaError_t wait_for_stream(cudaStream_t stream);
   cudaError_t wait_for_device(int device);
-  // As cudaStreamQuery. One operation runs at each call that returns cudaErrorNotReady, so that polling makes
-  // progress.
-  cudaError_t query_stream(cudaStream_t stream);
   // cudaErrorInvalidResourceHandle if there is no such stream.
   cudaError_t check_stream(cudaStream_t stream);
 
@@ -67,12 +64,13 @@ class Scheduler {
   cudaError_t record(cudaEvent_t event, cudaStream_t stream, bool external);
   cudaError_t wait_in_stream(cudaStream_t stream, cudaEvent_t event);
   cudaError_t wait_for_event(cudaEvent_t event);
+  // One operation runs at each call that returns cudaErrorNotReady, so that polling makes progress.
   cudaError_t query_event(cudaEvent_t event);
   cudaError_t elapsed(float* milliseconds, cudaEvent_t start, cudaEvent_t end);
 
   cudaError_t begin_capture(cudaStream_t stream, cudaStreamCaptureMode mode);
   cudaError_t end_capture(cudaStream_t stream, cudaGraph_t* graph);
-  cudaError_t is_capturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
+  bool is_capturing(cudaStream_t stream);
   // cudaErrorStreamCaptureUnsupported if a capture forbids the calling thread what could wait for the device,
   // such as cudaMalloc; the capture is then invalid.
   cudaError_t allowed_in_capture();
@@ -81,11 +79,7 @@ class Scheduler {
   cudaError_t destroy(cudaGraph_t graph);
   cudaError_t destroy(cudaGraphExec_t exec);
 
-  // Its streams and events are destroyed.
-  void forget_device(int device);
   Alive alive();
-  // Whether the caller is a host function, which must not call CUDA.
-  static bool on_device_thread();
 
  private:
   using StreamPtr = std::shared_ptr<CUstream_st>;
@@ -132,7 +126,6 @@ class Scheduler {
   std::map<cudaGraphExec_t, std::unique_ptr<CUgraphExec_st>> execs_;
   std::vector<std::weak_ptr<Capture>> captures_;
   std::vector<StreamPtr> busy_;  // those with operations
-  int host_functions_ = 0;       // enqueued
   int to_ask_ = 0;               // operations enqueued that wait for another process
   std::uint64_t round_ = 0;      // of the devices' thread, which polls each operation once per round
   bool started_ = false;

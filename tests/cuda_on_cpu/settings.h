@@ -11,28 +11,21 @@ enum class Order { kForward, kReverse, kRandom };
 // When an operation of a stream runs. As late as possible: an operation runs once a caller synchronises with
 // it, and only if that wait needs it; so a missing event wait gives wrong numbers every time instead of once
 // a month. At random: in any order that events allow, some of it while more is enqueued.
-enum class Policy { kAtOnce, kAsLateAsPossible, kRandom };
+enum class Policy { kAsLateAsPossible, kRandom };
 
 struct Settings {
   Order threads = Order::kForward;  // within a block
   Order blocks = Order::kForward;   // within a grid
   Policy streams = Policy::kAsLateAsPossible;
   std::uint64_t seed = 1;
-  // Whether kernels may be given pointers to pageable memory of the host, as tests of kernels do. If not,
-  // such a kernel breaks the device with cudaErrorIllegalAddress, as on a GPU. Pointers within structs are
-  // not looked at.
-  bool pageable_memory = true;
   // So many of the last terms of each matmul's sums are left out, as a release of cuBLASLt did.
   unsigned lost_terms = 0;
   // The architecture that kernels say they were compiled for, 90 being that of compute capability 9.0.
   int compiled_for = 90;
-  // cuBLASLt's heuristics propose two more algorithms: one leaves out the last 8 terms of sums, and one adds
-  // parts of them up in another order every eighth time. Only for sums with enough terms.
-  bool faulty_algorithms = false;
-  // The first of them leaves out the last 8 terms, too; or it adds parts up so; or its state says that it is
-  // not supported.
-  bool faulty_first = false, unsteady_first = false, unsupported_first = false;
-  // And so do all of matmuls with this epilogue, as cublasLtEpilogue_t has it.
+  // The first algorithm that cuBLASLt's heuristics propose leaves out the last 8 terms of sums with more of
+  // them; or its state says that it is not supported.
+  bool faulty_first = false, unsupported_first = false;
+  // All of matmuls with this epilogue, as cublasLtEpilogue_t has it, leave out the last 8 terms.
   std::uint32_t faulty_epilogue = 0;
   // Whether cuBLASLt's heuristics know an algorithm for matmuls with an epilogue.
   bool epilogues = true;
@@ -41,12 +34,7 @@ struct Settings {
   bool misaligned_products = true;
 };
 
-// Those of the environment. A value that is none of these ends the process.
-//   DTRUN_TEST_GPU_ORDER       forward (if unset), reverse or random:SEED: threads and blocks;
-//                              random:SEED streams, too
-//   DTRUN_TEST_GPU_STREAMS     at-once, late or random: streams, whatever the order is
-//   DTRUN_TEST_GPU_PAGEABLE    no: no pageable memory for kernels
-//   DTRUN_TEST_GPU_MISALIGNED  no: no misaligned matmuls
+// Those of the environment: everything in a random order if DTRUN_TEST_GPU_ORDER is random:SEED.
 Settings settings_of_environment();
 
 // For all that follows. To be changed only while all that was enqueued is done.

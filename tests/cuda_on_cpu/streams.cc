@@ -1,7 +1,6 @@
 #include "tests/cuda_on_cpu/streams.h"
 
 #include <cstdio>
-#include <cstdlib>
 
 #include "tests/cuda_on_cpu/counters.h"
 #include "tests/cuda_on_cpu/errors.h"
@@ -11,7 +10,6 @@
 #include "tests/cuda_on_cpu/machine.h"
 #include "tests/cuda_on_cpu/memory.h"
 #include "tests/cuda_on_cpu/scheduler.h"
-#include "tests/cuda_on_cpu/settings.h"
 #include "tests/cuda_on_cpu/traffic.h"
 
 namespace cuda_on_cpu {
@@ -19,7 +17,7 @@ namespace cuda_on_cpu {
 cudaError_t usable() {
   if (const cudaError_t fault = fault_of_call(); fault != cudaSuccess) return fault;
   if (machine.gpus.empty()) return cudaErrorNoDevice;
-  return Scheduler::on_device_thread() ? cudaErrorNotPermitted : broken();
+  return broken();
 }
 
 cudaError_t enqueue(cudaStream_t stream, Operation operation, bool blocks, Point* point) {
@@ -29,19 +27,10 @@ cudaError_t enqueue(cudaStream_t stream, Operation operation, bool blocks, Point
 
 cudaError_t wait_for(const Point& point) { return scheduler().wait_for(point); }
 
-void synchronize(cudaStream_t stream) {
-  cudaError_t error = scheduler().wait_for_stream(stream);
-  if (error == cudaSuccess) error = last_error();
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "cuda_on_cpu: synchronize() ends with %s\n", cudaGetErrorName(error));
-  std::abort();
-}
-
 namespace {
 
-// A GPU cannot see pageable memory.
+// A GPU cannot see pageable memory. Pointers within structs are not looked at.
 bool is_out_of_sight(const Grid& grid, const std::vector<const void*>& pointers) {
-  if (settings.pageable_memory) return false;
   for (std::size_t i = 0; i < pointers.size(); ++i) {
     if (!pointers[i] || memory_of(pointers[i]) != Memory::kPageable) continue;
     std::fprintf(stderr, "cuda_on_cpu: argument %zu of %s points to pageable memory of the host\n", i,

@@ -25,8 +25,7 @@ enum class Progress { kNone, kSome, kDone };
 struct Operation {
   std::function<void()> run{};  // on the devices' thread; none for a wait
   std::vector<Point> after{};   // begins when all of these are done
-  bool host_function = false;
-  bool launch = false;  // a kernel's or matmul's, which needs a stream of the current device
+  bool launch = false;          // a kernel's or matmul's, which needs a stream of the current device
   // Instead of `run`, for what waits for another process: asked on the devices' thread until it is done, and
   // must not wait itself. Other streams go on meanwhile. It opens device memory itself. It begins soon even
   // if no caller here waits for its stream, since the other process may be waiting for it.
@@ -42,11 +41,7 @@ cudaError_t enqueue(cudaStream_t stream, Operation operation, bool blocks = fals
 cudaError_t wait_for(const Point& point);
 
 // cudaSuccess, or what every function returns that can fail: a planned fault, cudaErrorNoDevice, the error of
-// a broken device, cudaErrorNotPermitted in a host function.
+// a broken device.
 cudaError_t usable();
-
-// For tests: returns when all that was enqueued on `stream` is done; ends the process if CUDA has an error,
-// which it names.
-void synchronize(cudaStream_t stream = nullptr);
 
 }  // namespace cuda_on_cpu

@@ -97,7 +97,6 @@ class Lab {
   Words variables(Words more = {}) const {
     for (const std::string& entry : gpus_.environment()) more.push_back(entry);
     more.push_back("DTRUN_TEST_GPUS=" + std::to_string(kGpus));
-    more.push_back("DTRUN_TEST_GPU_PAGEABLE=no");
     return more;
   }
   Ended run(const Words& argv, const Words& more = {}) const { return Process(argv, variables(more)).end(); }

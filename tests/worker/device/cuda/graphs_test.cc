@@ -214,7 +214,7 @@ TEST_CASE("the next microbatch is copied to the GPU before the one in front of i
   CHECK(seen[1].copied_to_device == 0);
   CHECK(seen[2].copied_to_device > 0);
   CHECK(seen[3].copied_to_device == 2 * seen[2].copied_to_device);
-  CHECK(seen[3].kernels == 0);
+  CHECK(seen[3].kernels_by_name.empty());
   gpu.lane().stream().wait();
   CHECK(counters().copied_to_device == 4 * seen[2].copied_to_device);
 }
