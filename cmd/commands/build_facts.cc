@@ -3,7 +3,7 @@
 #include <grpcpp/grpcpp.h>
 #include <openssl/crypto.h>
 
-#include "cmd/launch/build.h"
+#include "cmd/check/build.h"
 
 namespace dtrun::cmd {
 

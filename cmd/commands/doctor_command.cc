@@ -1,17 +1,17 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "cmd/check/between.h"
+#include "cmd/check/check_json.h"
+#include "cmd/check/core/findings.h"
+#include "cmd/check/gather.h"
 #include "cmd/commands/answer.h"
 #include "cmd/commands/commands.h"
 #include "cmd/commands/machine_in_its_place.h"
-#include "cmd/doctor/between.h"
-#include "cmd/doctor/core/node_checks.h"
-#include "cmd/doctor/core/report_text.h"
-#include "cmd/doctor/gather.h"
-#include "cmd/doctor/report_json.h"
 #include "cmd/launch/launch_options.h"
 #include "cmd/options/options.h"
 #include "cmd/options/values.h"
@@ -28,7 +28,9 @@ constexpr OptionEntry kOwnOptions[] = {
     {.name = "strict", .help = "Exit with 1 for warnings too"},
     {.name = "wait", .placeholder = "SECONDS", .help = "How long to wait for the job's other nodes [30]"},
     {.name = "alone", .help = "Look at this node only, not between the nodes of the job"},
-    {.name = "prober", .help = "For dtrun itself: this process is one of those that look between nodes"}};
+    {.name = "prober",
+     .placeholder = "NODES",
+     .help = "For dtrun itself: this process is one of those that look between nodes"}};
 
 // The launcher's too, so that a job's command becomes its check by one word more: but those that ask the
 // launcher itself for a text.
@@ -56,7 +58,7 @@ Options job_options(const Invocation& invocation) {
   return options;
 }
 
-doctor::Surroundings surroundings_of(const doctor::Job& job) {
+Surroundings surroundings_of(const CheckedJob& job) {
   if (!job.spec) return {};
   const Hosting& hosting = job.spec->rendezvous.hosting;
   const std::vector<std::string> hosts = hosts_of(hosting);
@@ -65,12 +67,12 @@ doctor::Surroundings surroundings_of(const doctor::Job& job) {
   return {.endpoint_host = hosts.front(), .endpoint_port = ports.front()};
 }
 
-int tell(const doctor::Report& report, const DoctorOptions& options) {
+int tell(const Report& report, const DoctorOptions& options) {
   const bool strict = options.flag("strict");
-  const int told = answer(options.flag("json")
-                              ? doctor::report_json(report, strict) + "\n"
-                              : doctor::report_text(report, options.flag("verbose"), palette_of_answers()));
-  return told != kExitOk ? told : doctor::exit_code_of(report, strict);
+  const int told =
+      answer(options.flag("json") ? report_json(report, strict) + "\n"
+                                  : report_text(report, options.flag("verbose"), palette_of_answers()));
+  return told != kExitOk ? told : exit_code_of(report, strict);
 }
 
 // The short run is none of the job's, which may be under way.
@@ -80,15 +82,15 @@ std::string run_of(const Options& job) {
 }
 
 // `nodes`: of the job; 0: those that hosts are named for.
-int look_between(const Options& job, const std::string& run_id, int nodes, const DoctorOptions& options) {
-  doctor::Meeting meeting{.options = job, .run_id = run_id, .nodes = nodes};
+int look_and_tell(const Options& job, const std::string& run_id, int nodes, const DoctorOptions& options) {
+  Meeting meeting{.options = job, .run_id = run_id, .nodes = nodes};
   const auto seconds = [](const Given& given) -> Result<std::chrono::seconds> {
     const Result<int> number = parse_count(given, 86400, "a number of seconds");
     return number.ok() ? Result(std::chrono::seconds(number.value())) : number.status();
   };
   const Status status = read_given(options.given("wait"), &meeting.wait, seconds);
   if (!status.ok()) return fail(status);
-  const doctor::Look look = doctor::look_between(meeting);
+  const LookBetween look = look_between(meeting);
   if (look.report) return tell(*look.report, options);
   return look.exit_code != kExitOk ? look.exit_code
                                    : fail(Status(kExitSoftware, "the probers told no report"));
@@ -97,20 +99,22 @@ int look_between(const Options& job, const std::string& run_id, int nodes, const
 int run_doctor(const Invocation& invocation) {
   const DoctorOptions options{invocation.values};
   set_up_log("dtrun");
-  if (options.flag("prober")) return doctor::run_prober(invocation.environment);
   Options typed = job_options(invocation);
+  if (const auto nodes = options.given("prober"))
+    return run_prober(std::move(typed), std::atoi(nodes->value.c_str()), invocation.environment);
   if (names_config(typed))
     if (const auto config = settle_config(&typed); !config.ok()) return fail(config.status());
-  if (names_hosts(typed) && !options.flag("alone")) return look_between(typed, run_of(typed), 0, options);
-  const doctor::Job job = doctor::plan_job(typed, machine_in_its_place(), invocation.environment);
+  if (names_hosts(typed) && !options.flag("alone")) return look_and_tell(typed, run_of(typed), 0, options);
+  const CheckedJob job = plan_job(typed, machine_in_its_place(), invocation.environment);
   if (job.spec && job.spec->nodes.max > 1 && !options.flag("alone")) {
     // A scoped token opens the job's own run alone.
     const auto& key = job.spec->rendezvous.key;
     const bool guest = key != nullptr && key->token() != nullptr;
-    return look_between(typed, guest ? job.spec->run_id : run_of(typed), job.spec->nodes.max, options);
+    return look_and_tell(typed, guest ? job.spec->run_id : run_of(typed), job.spec->nodes.max, options);
   }
-  const doctor::NodeFacts facts = doctor::gather(job, surroundings_of(job));
-  return tell({.sections = {doctor::node_section(facts)}}, options);
+  const NodeFacts facts = gather(job, surroundings_of(job));
+  return tell({.sections = {{.title = "this node (" + facts.host + ")", .findings = findings_of(facts)}}},
+              options);
 }
 
 }  // namespace
@@ -127,9 +131,7 @@ constinit const Command kDoctorCommand{
         "also try the connections between them, and all print the same report. That is a short run of its "
         "own, with "
         "the job's options, key and endpoint, named after it.\n\n"
-        "Nothing is changed, and nothing of the job started; with a config, up to 64 MB are written to its "
-        "output_dir "
-        "and removed again.\n\n"
+        "Nothing is changed, and nothing of the job started.\n\n"
         "Exit codes: 0, also with warnings; 1: a check failed; 69: other nodes did not come.",
     .argument = "[CONFIG.json]",
     .second = "[KEY=VALUE]",

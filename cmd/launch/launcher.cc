@@ -20,7 +20,7 @@
 #include "agent/system/loop.h"
 #include "agent/system/resource_limits.h"
 #include "agent/system/signals.h"
-#include "cmd/launch/build.h"
+#include "cmd/check/build.h"
 #include "cmd/launch/clean.h"
 #include "cmd/launch/core/repeats.h"
 #include "cmd/launch/core/time_order.h"

@@ -1,7 +1,6 @@
 #include "cmd/plan/memory_check.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -80,20 +79,6 @@ void find_least_workers(JobSpec* spec, const std::optional<worker::Available>& a
   int& least = std::get<BuiltinTrainer>(spec->program).least_workers;
   for (const worker::Available& limit : limits_of(*spec, *job, available))
     least = std::max(least, worker::least_workers(*job, limit));
-}
-
-std::string small_shm_notice(const JobSpec& spec, const std::optional<std::uint64_t>& size) {
-  constexpr std::uint64_t kSmall = std::uint64_t{128} << 20;
-  const auto* const trainer = std::get_if<BuiltinTrainer>(&spec.program);
-  const auto* const program = std::get_if<ExternalProgram>(&spec.program);
-  const bool python = program != nullptr && !program->argv.empty() &&
-                      std::filesystem::path(program->argv.front()).filename().string().starts_with("python");
-  const bool shares = python || (trainer != nullptr && trainer->cuda);
-  if (!size || *size >= kSmall || !shares || std::max(spec.nproc, spec.local_world_size) < 2) return "";
-  return "/dev/shm has " + std::to_string(*size >> 20) +
-         " MB, where PyTorch and NCCL share memory: if workers end with SIGBUS or say so, give it more "
-         "(docker "
-         "--shm-size, in a pod an emptyDir with medium: Memory)";
 }
 
 }  // namespace dtrun::cmd

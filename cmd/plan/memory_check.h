@@ -1,9 +1,7 @@
 // Checks that this machine has the memory that its workers of a job need.
 #pragma once
 
-#include <cstdint>
 #include <optional>
-#include <string>
 
 #include "agent/core/job_spec.h"
 #include "cmd/machine/machine.h"
@@ -18,10 +16,5 @@ Status check_memory(const JobSpec& spec, const std::optional<worker::Available>&
 // Fills in the workers that the job must have for this machine's memory to be enough for its own.
 // REQUIRES: check_memory() is OK
 void find_least_workers(JobSpec* spec, const std::optional<worker::Available>& available);
-
-// A notice for people if /dev/shm is as small as in containers (64 MB), and several workers of this node may
-// share memory there: Python's, with its data loaders, and those with GPUs, with NCCL. Else empty. `size` of
-// /dev/shm, in bytes; nothing: not known.
-std::string small_shm_notice(const JobSpec& spec, const std::optional<std::uint64_t>& size);
 
 }  // namespace dtrun::cmd

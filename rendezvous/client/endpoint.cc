@@ -77,7 +77,6 @@ Dialled connect_to(const addrinfo& address, Clock::time_point deadline, const In
   if (error != 0) {
     if (fd >= 0) close(fd);
     dialled.error = std::strerror(error);
-    dialled.error_number = error;
     return dialled;
   }
   const int on = 1;

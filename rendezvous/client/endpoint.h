@@ -39,7 +39,6 @@ struct Dialled {
   std::string local_address;  // numeric; of a Unix socket that of loopback
   std::string peer_address;   // numeric, of the host's addresses; of a Unix socket "unix:PATH"
   std::string error;          // what went wrong
-  int error_number = 0;       // errno of a TCP connection that failed
   bool unresolved = false;    // the name is unknown
 };
 

@@ -20,9 +20,9 @@
 #include <variant>
 #include <vector>
 
+#include "cmd/check/core/probe_result.h"
 #include "cmd/hosts/fan_out.h"
 #include "cmd/hosts/ssh_failure.h"
-#include "cmd/launch/core/probe_result.h"
 #include "proto/core/millis.h"
 
 namespace dtrun::cmd {

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-#include "cmd/launch/build.h"
+#include "cmd/check/build.h"
 #include "cmd/launch/own_files.h"
 #include "tests/support/files.h"
 #include "tests/support/folder.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cmd/launch/build.h"
+#include "cmd/check/build.h"
 #include "proto/base/framed_channel.h"
 #include "proto/core/contract.h"
 #include "proto/launch.pb.h"

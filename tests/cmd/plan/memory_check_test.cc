@@ -5,41 +5,6 @@
 using namespace dtrun;
 using namespace dtrun::cmd;
 
-namespace {
-
-constexpr std::uint64_t kOfContainers = std::uint64_t{64} << 20;
-
-JobSpec workers(int nproc, const std::string& program) {
-  JobSpec spec;
-  spec.nproc = nproc;
-  spec.program = ExternalProgram{{program, "-u", "train.py"}};
-  return spec;
-}
-
-}  // namespace
-
-TEST_CASE("a small /dev/shm is told of where several workers may share memory there") {
-  const std::string told = small_shm_notice(workers(2, "/usr/bin/python3"), kOfContainers);
-  CHECK(told.starts_with("/dev/shm has 64 MB"));
-  CHECK(told.find('\n') == std::string::npos);
-  CHECK(small_shm_notice(workers(1, "python3"), kOfContainers).empty());
-  CHECK(small_shm_notice(workers(2, "/bin/train"), kOfContainers).empty());
-  constexpr std::uint64_t kEnough = std::uint64_t{128} << 20;
-  CHECK(small_shm_notice(workers(2, "python3"), kEnough).empty());
-  CHECK_FALSE(small_shm_notice(workers(2, "python3"), kEnough - 1).empty());
-  CHECK(small_shm_notice(workers(2, "python3"), std::nullopt).empty());
-
-  JobSpec one_of_several_tasks = workers(1, "python3.12");
-  one_of_several_tasks.local_world_size = 8;
-  CHECK_FALSE(small_shm_notice(one_of_several_tasks, kOfContainers).empty());
-
-  JobSpec trainer = workers(2, "");
-  trainer.program = BuiltinTrainer{.worker_binary = "w", .config_json = "{}", .output_dir = "out"};
-  CHECK(small_shm_notice(trainer, kOfContainers).empty());
-  std::get<BuiltinTrainer>(trainer.program).cuda = true;
-  CHECK_FALSE(small_shm_notice(trainer, kOfContainers).empty());
-}
-
 TEST_CASE("the workers that other tasks start on a node need memory too") {
   worker::JobConfig config;
   config.output_dir = "out";
