@@ -18,14 +18,6 @@ struct MigInstance {
   int gpu_instance = 0, compute_instance = 0;
 };
 
-// What makes a GPU slow, or will make it fail. -1: not known.
-struct GpuHealth {
-  bool remap_pending = false, remap_failed = false;  // of rows of its memory
-  std::vector<std::string> throttled = {};           // what slows it down: "heat"
-  int pcie_width = -1, pcie_width_most = -1;         // lanes of PCIe: now, and what card and slot can
-  int links = 0, links_down = 0;                     // NVLinks
-};
-
 // A GPU as it is in the machine, and how it was when it was looked at.
 struct PhysicalGpu {
   std::string uuid = {};     // "GPU-…"; empty: not known
@@ -42,7 +34,7 @@ struct PhysicalGpu {
   std::optional<double> utilization = {};        // 0..1: share of the time in which any kernel ran
   std::optional<double> temperature = {};        // degrees Celsius
   std::optional<double> power = {};              // watts
-  GpuHealth health = {};
+  std::vector<std::string> throttled = {};       // what slows it down: "heat"
 };
 
 struct GpuReading {

@@ -11,7 +11,7 @@ std::optional<GpuUse> use_of(const Gpu& gpu, const GpuReading& reading) {
   GpuUse use{.number = gpu.number,
              .temperature = found->temperature,
              .power = found->power,
-             .throttled = found->health.throttled};
+             .throttled = found->throttled};
   if (gpu.memory > 0) use.memory_total = gpu.memory;
   if (gpu.mig) return use;
   use.utilization = found->utilization;

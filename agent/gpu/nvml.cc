@@ -21,8 +21,7 @@ using Code = int;
 constexpr Code kSuccess = 0, kDriverNotLoaded = 9, kGpuIsLost = 15, kInsufficientSize = 7;
 constexpr int kUncorrected = 1, kSinceDriverLoad = 0;  // NVML_MEMORY_ERROR_TYPE_…, NVML_VOLATILE_ECC
 constexpr unsigned kMigEnabled = 1;
-constexpr int kOfTheChip = 0;        // NVML_TEMPERATURE_GPU
-constexpr unsigned kMostLinks = 18;  // NVML_NVLINK_MAX_LINKS
+constexpr int kOfTheChip = 0;  // NVML_TEMPERATURE_GPU
 // nvmlClocksThrottleReason…, without those that are a user's wish or an idle GPU's.
 constexpr std::pair<unsigned long long, const char*> kThrottleReasons[] = {
     {0x8, "hardware slowdown"}, {0x20, "heat"}, {0x40, "heat, by hardware"}, {0x80, "power brake"}};
@@ -97,15 +96,10 @@ struct Nvml::Table {
   Code (*processes)(Device, unsigned*, ProcessInfo*) = find("nvmlDeviceGetComputeRunningProcesses_v3",
                                                             "nvmlDeviceGetComputeRunningProcesses_v2");
   Code (*ecc_errors)(Device, int, int, unsigned long long*) = find("nvmlDeviceGetTotalEccErrors");
-  Code (*remapped_rows)(Device, unsigned*, unsigned*, unsigned*,
-                        unsigned*) = find("nvmlDeviceGetRemappedRows");
   Code (*throttle_reasons)(Device, unsigned long long*) = find("nvmlDeviceGetCurrentClocksThrottleReasons");
   Code (*utilization)(Device, Utilization*) = find("nvmlDeviceGetUtilizationRates");
   Code (*temperature)(Device, int, unsigned*) = find("nvmlDeviceGetTemperature");
   Code (*power)(Device, unsigned*) = find("nvmlDeviceGetPowerUsage");
-  Code (*pcie_width)(Device, unsigned*) = find("nvmlDeviceGetCurrPcieLinkWidth");
-  Code (*pcie_width_most)(Device, unsigned*) = find("nvmlDeviceGetMaxPcieLinkWidth");
-  Code (*link_state)(Device, unsigned, unsigned*) = find("nvmlDeviceGetNvLinkState");
   Code (*mig_mode)(Device, unsigned*, unsigned*) = find("nvmlDeviceGetMigMode");
   Code (*mig_count)(Device, unsigned*) = find("nvmlDeviceGetMaxMigDeviceCount");
   Code (*mig_handle)(Device, unsigned, Device*) = find("nvmlDeviceGetMigDeviceHandleByIndex");
@@ -157,28 +151,6 @@ struct Nvml::Table {
     if (utilization && utilization(device, &busy) == kSuccess) gpu->utilization = busy.gpu / 100.0;
     if (temperature && temperature(device, kOfTheChip, &degrees) == kSuccess) gpu->temperature = degrees;
     if (power && power(device, &milliwatts) == kSuccess) gpu->power = milliwatts / 1000.0;
-  }
-
-  GpuHealth health_of(Device device) const {
-    GpuHealth health{.throttled = slowed_by(device)};
-    unsigned corrected = 0, uncorrected = 0, pending = 0, failed = 0;
-    if (remapped_rows && remapped_rows(device, &corrected, &uncorrected, &pending, &failed) == kSuccess) {
-      health.remap_pending = pending != 0;
-      health.remap_failed = failed != 0;
-    }
-    unsigned lanes = 0;
-    if (pcie_width && pcie_width(device, &lanes) == kSuccess) health.pcie_width = static_cast<int>(lanes);
-    if (pcie_width_most && pcie_width_most(device, &lanes) == kSuccess)
-      health.pcie_width_most = static_cast<int>(lanes);
-    unsigned up = 0;
-    for (unsigned link = 0; link < kMostLinks && link_state; ++link) {
-      if (link_state(device, link, &up) != kSuccess) continue;
-      ++health.links;
-      health.links_down += up == 0 ? 1 : 0;
-    }
-    // A card that is wired to no other has them all down.
-    if (health.links_down == health.links) health.links = health.links_down = 0;
-    return health;
   }
 
   std::vector<MigInstance> instances_of(Device device) const {
@@ -263,7 +235,7 @@ PhysicalGpu Nvml::read_gpu(unsigned index) const {
   if (table_->ecc_errors && table_->ecc_errors(device, kUncorrected, kSinceDriverLoad, &errors) == kSuccess)
     gpu.ecc_errors = errors;
   gpu.processes = table_->processes_on(device);
-  gpu.health = table_->health_of(device);
+  gpu.throttled = table_->slowed_by(device);
   table_->read_use(device, &gpu);
   unsigned mode = 0, pending = 0;
   gpu.mig = table_->mig_mode && table_->mig_mode(device, &mode, &pending) == kSuccess && mode == kMigEnabled;

@@ -6,10 +6,8 @@ namespace dtrun {
 
 DTRUN_JSON(MigInstance, uuid, name, memory, gpu_instance, compute_instance)
 
-DTRUN_JSON(GpuHealth, remap_pending, remap_failed, throttled, pcie_width, pcie_width_most, links, links_down)
-
 DTRUN_JSON(PhysicalGpu, uuid, name, pci, memory, memory_used, numa_node, lost, ecc_errors, processes,
-           utilization, temperature, power, mig, health, instances)
+           utilization, temperature, power, throttled, mig, instances)
 
 DTRUN_JSON(GpuReading, driver, cuda, failure, gpus)
 

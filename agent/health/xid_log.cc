@@ -13,9 +13,9 @@ constexpr std::size_t kMost = 1000;
 
 }  // namespace
 
-XidLog::XidLog(const std::filesystem::path& kernel_log, From from)
+XidLog::XidLog(const std::filesystem::path& kernel_log)
     : log_(open(kernel_log.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  if (log_.open() && from == From::kNow) lseek(log_.get(), 0, SEEK_END);
+  if (log_.open()) lseek(log_.get(), 0, SEEK_END);
 }
 
 // Each read gives one record; one that was overwritten before we came gives EPIPE.

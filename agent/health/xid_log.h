@@ -11,12 +11,10 @@ namespace dtrun::agent {
 
 class XidLog {
  public:
-  enum class From { kNow, kBeginning };  // of the log: the start of the machine, or the oldest it still has
-
   // `kernel_log`: /dev/kmsg; often only root may read it, and then nothing is ever found.
-  explicit XidLog(const std::filesystem::path& kernel_log, From from = From::kNow);
+  explicit XidLog(const std::filesystem::path& kernel_log);
 
-  // All so far, oldest first.
+  // All since this object was made, oldest first.
   const std::vector<Xid>& read();
 
  private:

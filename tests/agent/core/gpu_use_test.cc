@@ -22,7 +22,7 @@ TEST_CASE("a worker's GPU is found by its address, and what the driver does not 
                                                .utilization = 0.87,
                                                .temperature = 61,
                                                .power = 412.5,
-                                               .health = {.throttled = {"heat"}}}));
+                                               .throttled = {"heat"}}));
   REQUIRE(use);
   CHECK(*use == GpuUse{.number = 1,
                        .utilization = 0.87,

@@ -16,12 +16,7 @@ TEST_CASE("a reading is the same after it was a text") {
                   .ecc_errors = 7,
                   .memory_used = 5,
                   .processes = {11, 12},
-                  .health = {.remap_pending = true,
-                             .throttled = {"heat"},
-                             .pcie_width = 8,
-                             .pcie_width_most = 16,
-                             .links = 18,
-                             .links_down = 1}};
+                  .throttled = {"heat"}};
   gpu.instances = {{.uuid = "MIG-1", .name = "1g", .memory = 9, .gpu_instance = 3, .compute_instance = 2}};
   const GpuReading reading{.gpus = {gpu, PhysicalGpu()}, .driver = "580.1", .cuda = 13000, .failure = "none"};
   const std::string text = to_json(reading);
@@ -39,12 +34,8 @@ TEST_CASE("a reading is the same after it was a text") {
   CHECK(again->gpus[0].ecc_errors == 7);
   CHECK(again->gpus[0].processes == std::vector<int>{11, 12});
   CHECK(again->gpus[0].instances[0].gpu_instance == 3);
-  CHECK(again->gpus[0].health.remap_pending);
-  CHECK(again->gpus[0].health.throttled == std::vector<std::string>{"heat"});
-  CHECK(again->gpus[0].health.pcie_width == 8);
-  CHECK(again->gpus[0].health.links_down == 1);
+  CHECK(again->gpus[0].throttled == std::vector<std::string>{"heat"});
   CHECK_FALSE(again->gpus[1].ecc_errors);
-  CHECK(again->gpus[1].health.pcie_width == -1);
 }
 
 TEST_CASE("what is no reading is none") {

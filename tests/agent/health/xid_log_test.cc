@@ -22,15 +22,6 @@ TEST_CASE("only what was reported since the job began counts, and it is remember
   CHECK(log.read()[0].number == 79);
 }
 
-TEST_CASE("a look at the whole log finds what was reported before it, too") {
-  const test::Folder folder;
-  const auto file = folder / "kmsg";
-  std::ofstream(file) << "4,1,1,-;NVRM: Xid (PCI:0000:5e:00): 13, pid=1\n";
-  XidLog log(file, XidLog::From::kBeginning);
-  REQUIRE(log.read().size() == 1);
-  CHECK(log.read()[0].number == 13);
-}
-
 TEST_CASE("a log that may not be read tells nothing") {
   XidLog log("/no/such/file");
   CHECK(log.read().empty());

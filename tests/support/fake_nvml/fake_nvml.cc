@@ -2,8 +2,8 @@
 // DTRUN_FAKE_GPUS names, which is read again at each count of the GPUs, so a test may change it:
 //   {"driver": "580.65.06", "cuda": 13000, "init": 0, "hang": false,
 //    "gpus": [{"uuid": "GPU-…", "name": "…", "bus": 94, "memory": 1, "used": 0, "ecc": 0, "lost": false,
-//              "processes": [1234], "remap": [pending, failed], "throttle": 32, "pcie": [now, most],
-//              "links": [1, 0], "busy": 87, "celsius": 61, "milliwatts": 412500,
+//              "processes": [1234], "throttle": 32,
+//              "busy": 87, "celsius": 61, "milliwatts": 412500,
 //              "instances": [{"uuid": "MIG-…", "name": "…", "memory": 1, "gi": 7, "ci": 0}]}]}
 // Each count adds a byte to the file of that name with ".looks". All but uuid and name may be left out; a GPU
 // with instances is in MIG mode. "hang": it never starts.
@@ -116,14 +116,6 @@ int nvmlDeviceGetTotalEccErrors(Json* gpu, int kind, int counter, unsigned long 
   *errors = (*gpu)["ecc"];
   return kSuccess;
 }
-int nvmlDeviceGetRemappedRows(Json* gpu, unsigned* corrected, unsigned* uncorrected, unsigned* pending,
-                              unsigned* failed) {
-  if (!gpu->contains("remap")) return kNotSupported;
-  *corrected = *uncorrected = 0;
-  *pending = (*gpu)["remap"][0];
-  *failed = (*gpu)["remap"][1];
-  return kSuccess;
-}
 int nvmlDeviceGetCurrentClocksThrottleReasons(Json* gpu, unsigned long long* reasons) {
   *reasons = gpu->value("throttle", 0ull);
   return kSuccess;
@@ -142,21 +134,6 @@ int nvmlDeviceGetTemperature(Json* gpu, int sensor, unsigned* degrees) {
 int nvmlDeviceGetPowerUsage(Json* gpu, unsigned* milliwatts) {
   if (!gpu->contains("milliwatts")) return kNotSupported;
   *milliwatts = (*gpu)["milliwatts"];
-  return kSuccess;
-}
-int nvmlDeviceGetCurrPcieLinkWidth(Json* gpu, unsigned* lanes) {
-  if (!gpu->contains("pcie")) return kNotSupported;
-  *lanes = (*gpu)["pcie"][0];
-  return kSuccess;
-}
-int nvmlDeviceGetMaxPcieLinkWidth(Json* gpu, unsigned* lanes) {
-  if (!gpu->contains("pcie")) return kNotSupported;
-  *lanes = (*gpu)["pcie"][1];
-  return kSuccess;
-}
-int nvmlDeviceGetNvLinkState(Json* gpu, unsigned link, unsigned* up) {
-  if (!gpu->contains("links") || link >= (*gpu)["links"].size()) return kNotSupported;
-  *up = (*gpu)["links"][link];
   return kSuccess;
 }
 int nvmlDeviceGetMigMode(Json* gpu, unsigned* current, unsigned* pending) {
