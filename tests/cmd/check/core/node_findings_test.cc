@@ -1,9 +1,8 @@
-#include "cmd/check/core/findings.h"
-
 #include <doctest/doctest.h>
 
 #include <functional>
 
+#include "cmd/check/core/findings.h"
 #include "tests/cmd/check/core/facts_of_tests.h"
 
 namespace dtrun::cmd {
