@@ -78,10 +78,12 @@ bool exists(const void* object) {
   return objects().alive.count(object) == 1;
 }
 
-template <typename Field>
-cublasStatus_t put(Field& field, const void* value, std::size_t bytes) {
+// Sets a field of what `to` holds.
+template <typename Opaque, typename Content, typename Field>
+cublasStatus_t put(Opaque* to, Content& content, Field& field, const void* value, std::size_t bytes) {
   if (!value || bytes != sizeof field) return invalid("an attribute has another size");
   std::memcpy(&field, value, bytes);
+  hold(to, content);
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -183,34 +185,24 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t to,
                                               size_t bytes) {
   if (!exists(to)) return invalid("no such descriptor");
   auto d = held<Description>(to);
-  cublasStatus_t status;
   switch (attribute) {
     case CUBLASLT_MATMUL_DESC_TRANSA:
-      status = put(d.trans_a, value, bytes);
-      break;
+      return put(to, d, d.trans_a, value, bytes);
     case CUBLASLT_MATMUL_DESC_TRANSB:
-      status = put(d.trans_b, value, bytes);
-      break;
+      return put(to, d, d.trans_b, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE:
-      status = put(d.epilogue, value, bytes);
-      break;
+      return put(to, d, d.epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
-      status = put(d.bias, value, bytes);
-      break;
+      return put(to, d, d.bias, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
-      status = put(d.bias_type, value, bytes);
-      break;
+      return put(to, d, d.bias_type, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
-      status = put(d.aux, value, bytes);
-      break;
+      return put(to, d, d.aux, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
-      status = put(d.aux_ld, value, bytes);
-      break;
+      return put(to, d, d.aux_ld, value, bytes);
     default:
       return unsupported("attribute " + std::to_string(attribute) + " of a matmul");
   }
-  if (status == CUBLAS_STATUS_SUCCESS) hold(to, d);
-  return status;
 }
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* to, cudaDataType type, uint64_t rows,
@@ -236,31 +228,22 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t t
                                                     const void* value, size_t bytes) {
   if (!exists(to)) return invalid("no such preference");
   auto preference = held<Preference>(to);
-  cublasStatus_t status;
   switch (attribute) {
     case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
-      status = put(preference.workspace, value, bytes);
-      break;
+      return put(to, preference, preference.workspace, value, bytes);
     case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
-      status = put(preference.schemes, value, bytes);
-      break;
+      return put(to, preference, preference.schemes, value, bytes);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
-      status = put(preference.alignment[0], value, bytes);
-      break;
+      return put(to, preference, preference.alignment[0], value, bytes);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
-      status = put(preference.alignment[1], value, bytes);
-      break;
+      return put(to, preference, preference.alignment[1], value, bytes);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
-      status = put(preference.alignment[2], value, bytes);
-      break;
+      return put(to, preference, preference.alignment[2], value, bytes);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
-      status = put(preference.alignment[3], value, bytes);
-      break;
+      return put(to, preference, preference.alignment[3], value, bytes);
     default:
       return unsupported("attribute " + std::to_string(attribute) + " of a preference");
   }
-  if (status == CUBLAS_STATUS_SUCCESS) hold(to, preference);
-  return status;
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t description,

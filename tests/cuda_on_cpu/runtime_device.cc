@@ -40,12 +40,6 @@ cudaError_t cudaSetDevice(int device) {
   return cudaSuccess;
 }
 
-cudaError_t cudaGetDevice(int* device) {
-  if (const cudaError_t error = usable(); error != cudaSuccess) return remember(error);
-  *device = cuda_on_cpu::current_device();
-  return cudaSuccess;
-}
-
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (const cudaError_t error = usable(); error != cudaSuccess) return remember(error);
   if (!exists(device)) return remember(cudaErrorInvalidDevice);
