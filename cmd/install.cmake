@@ -1,4 +1,4 @@
-# What `cmake --install` brings: the programs, and the man pages and completions that dtrun itself prints. The component
+# What `cmake --install` brings: the programs, and the man pages, completions and the config's schema that dtrun itself prints. The component
 # `libraries`, which is brought by name alone, is the shared libraries that not every distribution has: with them the
 # folder runs anywhere. package/ makes packages of it.
 include(GNUInstallDirs)
@@ -14,6 +14,7 @@ endfunction()
 
 dtrun_prints(dtrun.1 help --format man)
 dtrun_prints(dtrun-config.5 help --format man config)
+dtrun_prints(job.schema.json help --format schema config)
 dtrun_prints(dtrun.bash completion bash)
 dtrun_prints(_dtrun completion zsh)
 dtrun_prints(dtrun.fish completion fish)
@@ -61,7 +62,8 @@ install(FILES ${printed}/dtrun.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/ve
 install(FILES ${CMAKE_BINARY_DIR}/sbom.cdx.json DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES ${CMAKE_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/dtrun)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/dtrun PATTERN job.schema.json EXCLUDE)
+install(FILES ${printed}/job.schema.json DESTINATION ${CMAKE_INSTALL_DATADIR}/dtrun/configs)
 
 # Without those that every distribution has, and whose newer versions serve older programs.
 install(RUNTIME_DEPENDENCY_SET shared_libraries

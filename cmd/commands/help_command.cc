@@ -4,6 +4,7 @@
 #include "cmd/manual/manual.h"
 #include "cmd/options/values.h"
 #include "proto/core/nearest.h"
+#include "worker/config/config.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -12,9 +13,9 @@ constexpr char kConfigTopic[] = "config";
 
 constexpr OptionEntry kOptionsOfHelp[] = {
     {.name = "format",
-     .placeholder = "text|man|markdown",
+     .placeholder = "text|man|markdown|schema",
      .help = "text, for a terminal; man: the source of a man page, the whole manual if no command is named; "
-             "markdown: the same for docs [text]",
+             "markdown: the same for docs; schema: a config's JSON Schema, for editors [text]",
      .group = kTextGroup},
     kColorOption,
     kHelpOption};
@@ -34,12 +35,17 @@ int run_help(const Invocation& invocation) {
   const Values<kOptionsOfHelp> options{invocation.values};
   const auto format = options.given("format");
   const bool is_text = !format || format->value == "text";
+  if (format && format->value == "schema") {
+    if (invocation.argument != kConfigTopic)
+      return fail(usage(quoted(*format) + ": only a config has one: dtrun help --format schema config"));
+    return answer(worker::config_json_schema());
+  }
   Result<Page> page = page_of(invocation.argument, is_text ? Detail::kShort : Detail::kReference);
   if (!page.ok()) return fail(page.status());
   if (is_text) return answer(as_text(page.value(), terminal_columns()));
   if (format->value == "man") return answer(as_man(page.value(), version()));
   if (format->value == "markdown") return answer(as_markdown(page.value()));
-  return fail(usage(quoted(*format) + ": expected text, man or markdown"));
+  return fail(usage(quoted(*format) + ": expected text, man, markdown or schema"));
 }
 
 }  // namespace

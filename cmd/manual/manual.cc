@@ -54,8 +54,8 @@ constexpr char kConfigDescription[] =
     "output_dir=runs/short`. Entries of `launch` are defaults of the command line's options of the same "
     "names. A wrong config is refused before anything starts, with all its faults named at once (exit code "
     "78).\n\n"
-    "configs/job.schema.json has the same as a JSON Schema, for editors; a config may name it under "
-    "`$schema`.";
+    "`dtrun help --format schema config` prints the same as a JSON Schema, for editors; a config may name "
+    "its file under `$schema`. Installed, it is share/dtrun/configs/job.schema.json.";
 
 constexpr char kConfigExample[] = R"({
   "output_dir": "runs/fashion_mnist",

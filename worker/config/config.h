@@ -183,8 +183,7 @@ std::string first_difference(const std::string& here, const std::string& there);
 // All differences between two canonical texts, separated by "; ".
 std::string all_differences(const std::string& here, const std::string& there);
 
-// The JSON Schema (draft 2020-12) of a config file, generated from the same table that parse_config checks
-// with. configs/job.schema.json is this text.
+// The JSON Schema (draft 2020-12) of a config file, from the table with which parse_config checks it.
 std::string config_json_schema();
 
 }  // namespace dtrun::worker

@@ -200,8 +200,7 @@ std::string unknown_override(const std::string& path) {
     nearest = nearest_name(path.substr(dot + 1), names_in(group));
     if (!nearest.empty()) nearest = dotted(group) + "." + nearest;
   }
-  return nearest.empty() ? "; the options are listed in configs/job.schema.json"
-                         : "; did you mean " + nearest + "?";
+  return nearest.empty() ? "; dtrun help config lists them all" : "; did you mean " + nearest + "?";
 }
 
 void apply_override(const std::string& text, Json* root, Faults* faults) {

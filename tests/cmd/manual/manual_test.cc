@@ -2,12 +2,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <set>
 #include <sstream>
 
 #include "cmd/options/option_table.h"
 #include "proto/core/contract.h"
+#include "tests/support/files.h"
 #include "tests/support/folder.h"
 #include "tests/support/process.h"
 #include "tests/support/skip.h"
@@ -43,15 +43,6 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-std::string slurp(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 // The subcommands' names as the reference has them.
 std::vector<std::string> commands() {
   const std::string heading = "### dtrun ";
@@ -81,25 +72,25 @@ TEST_CASE("-h fits a screen of 24 lines, and names the commands and the few opti
                                    "help",   "key",    "kubernetes", "logs",   "prepare", "profile",
                                    "report", "sample", "slurm",      "stop",   "store",   "trace"};
   for (const std::string& name : commands()) {
-    CHECK(has(text, "\n  " + name + " ") == !rare.contains(name));
-    CHECK_MESSAGE(has(text, name), name);  // "dtrun help lists all"
+    CHECK(contains(text, "\n  " + name + " ") == !rare.contains(name));
+    CHECK_MESSAGE(contains(text, name), name);  // "dtrun help lists all"
   }
   for (const char* name : {"--nproc_per_node", "--nnodes", "--rdzv_endpoint", "--max_restarts", "--help"})
-    CHECK_MESSAGE(has(text, name), name);
-  CHECK_FALSE(has(text, "--numa_binding"));
+    CHECK_MESSAGE(contains(text, name), name);
+  CHECK_FALSE(contains(text, "--numa_binding"));
   CHECK(printed({"help"}) == text);
 }
 
 TEST_CASE("--help names every option with its default, every command, an example and the exit codes") {
   const std::string text = printed({"--help"});
   for (const cmd::OptionEntry& option : cmd::kOptions) {
-    CHECK_MESSAGE(has(text, "--" + std::string(option.name)), option.name);
+    CHECK_MESSAGE(contains(text, "--" + std::string(option.name)), option.name);
   }
-  for (const std::string& name : commands()) CHECK(has(text, "\n  " + name + " "));
+  for (const std::string& name : commands()) CHECK(contains(text, "\n  " + name + " "));
   for (const char* word :
        {"[2,64-78]", "--nproc_per_node 2 configs/fashion_mnist_convnet.json", "no rendezvous",
         "--nproc_per_node, --nnodes, --max_restarts, --lanes, --recovery and --log_dir"})
-    CHECK_MESSAGE(has(text, word), word);
+    CHECK_MESSAGE(contains(text, word), word);
 }
 
 TEST_CASE("each command has a short help on one screen, and a long one that dtrun help prints as well") {
@@ -107,19 +98,22 @@ TEST_CASE("each command has a short help on one screen, and a long one that dtru
     CAPTURE(name);
     const std::string brief = printed({name, "-h"}), full = printed({name, "--help"});
     check_fits_a_screen(brief);
-    CHECK(has(brief, "dtrun " + name + " [options]"));
-    CHECK(has(full, "\nOptions:\n"));
+    CHECK(contains(brief, "dtrun " + name + " [options]"));
+    CHECK(contains(full, "\nOptions:\n"));
     CHECK(printed({"help", name}) == full);
   }
-  CHECK(has(printed({"status", "-h"}), "--rdzv_id ID "));
-  CHECK(has(printed({"help", "store"}), "[29400]"));
+  CHECK(contains(printed({"status", "-h"}), "--rdzv_id ID "));
+  CHECK(contains(printed({"help", "store"}), "[29400]"));
 }
 
 TEST_CASE("help on what does not exist names the nearest that does") {
   CHECK(refused({"help", "statsu"}) ==
         "64 dtrun: no help on statsu, did you mean status? (dtrun help lists all)\n");
-  CHECK(has(refused({"help", "cofnig"}), "did you mean config?"));
-  CHECK(refused({"help", "--format", "pdf"}) == "64 dtrun: --format=pdf: expected text, man or markdown\n");
+  CHECK(contains(refused({"help", "cofnig"}), "did you mean config?"));
+  CHECK(refused({"help", "--format", "pdf"}) ==
+        "64 dtrun: --format=pdf: expected text, man, markdown or schema\n");
+  CHECK(contains(refused({"help", "--format", "schema"}),
+                 "64 dtrun: --format=schema: only a config has one: "));
   CHECK(refused({"help", "status", "store"}) ==
         "64 dtrun: dtrun help takes no further argument \"store\" (dtrun help --help)\n");
 }
@@ -127,20 +121,21 @@ TEST_CASE("help on what does not exist names the nearest that does") {
 TEST_CASE("dtrun help config names every key of a config") {
   const std::string text = printed({"help", "config"});
   for (const worker::Option& key : worker::config_options()) {
-    CHECK_MESSAGE(has(text, "\n  " + worker::path_of(key)), worker::path_of(key));
+    CHECK_MESSAGE(contains(text, "\n  " + worker::path_of(key)), worker::path_of(key));
   }
 }
 
 TEST_CASE("an option of a command may stand before and behind its argument") {
   const std::string page = printed({"help", "--format", "man", "config"});
-  CHECK(has(page, ".TH \"DTRUN-CONFIG\" 5"));
+  CHECK(contains(page, ".TH \"DTRUN-CONFIG\" 5"));
   CHECK(printed({"help", "config", "--format=man"}) == page);
 }
 
 TEST_CASE("docs/cli.md and docs/config.md are what dtrun prints: scripts/docs writes them anew") {
   const std::filesystem::path docs = DTRUN_SOURCE_DIR "/docs";
-  CHECK_MESSAGE(slurp(docs / "cli.md") == printed({"help", "--format", "markdown"}), "run scripts/docs");
-  CHECK_MESSAGE(slurp(docs / "config.md") == printed({"help", "--format", "markdown", "config"}),
+  CHECK_MESSAGE(read_if_there(docs / "cli.md") == printed({"help", "--format", "markdown"}),
+                "run scripts/docs");
+  CHECK_MESSAGE(read_if_there(docs / "config.md") == printed({"help", "--format", "markdown", "config"}),
                 "run scripts/docs");
 }
 
@@ -157,11 +152,11 @@ TEST_CASE("the man pages render without a warning, and have every option, comman
   };
   const std::string dtrun = rendered(""), config = rendered("config");
   for (const cmd::OptionEntry& option : cmd::kOptions) {
-    CHECK_MESSAGE(has(dtrun, "--" + std::string(option.name)), option.name);
+    CHECK_MESSAGE(contains(dtrun, "--" + std::string(option.name)), option.name);
   }
-  for (const std::string& name : commands()) CHECK(has(dtrun, "dtrun " + name + " [options]"));
-  CHECK(has(dtrun, "dtrun - start and supervise distributed training"));
-  CHECK(has(config, "train.lr_scheduler_type"));
+  for (const std::string& name : commands()) CHECK(contains(dtrun, "dtrun " + name + " [options]"));
+  CHECK(contains(dtrun, "dtrun - start and supervise distributed training"));
+  CHECK(contains(config, "train.lr_scheduler_type"));
 }
 
 TEST_CASE("cmake --install brings programs that run, man pages, completions and docs") {
@@ -181,11 +176,12 @@ TEST_CASE("cmake --install brings programs that run, man pages, completions and 
   CHECK(worker.out() == "dtrun-worker " + version.out().substr(6, version.out().find('\n') - 6) +
                             ", protocol " + std::to_string(kControlProtocol) + "\n");
   const std::filesystem::path share = root / "share";
-  CHECK(slurp(share / "man/man1/dtrun.1") == printed({"help", "--format", "man"}));
-  CHECK(slurp(share / "man/man5/dtrun-config.5") == printed({"help", "--format", "man", "config"}));
-  CHECK(slurp(share / "bash-completion/completions/dtrun") == printed({"completion", "bash"}));
-  CHECK(slurp(share / "zsh/site-functions/_dtrun") == printed({"completion", "zsh"}));
-  CHECK(slurp(share / "fish/vendor_completions.d/dtrun.fish") == printed({"completion", "fish"}));
+  CHECK(read_if_there(share / "man/man1/dtrun.1") == printed({"help", "--format", "man"}));
+  CHECK(read_if_there(share / "man/man5/dtrun-config.5") == printed({"help", "--format", "man", "config"}));
+  CHECK(read_if_there(share / "bash-completion/completions/dtrun") == printed({"completion", "bash"}));
+  CHECK(read_if_there(share / "zsh/site-functions/_dtrun") == printed({"completion", "zsh"}));
+  CHECK(read_if_there(share / "fish/vendor_completions.d/dtrun.fish") == printed({"completion", "fish"}));
   CHECK(std::filesystem::exists(share / "doc/dtrun/docs/cli.md"));
-  CHECK(std::filesystem::exists(share / "dtrun/configs/job.schema.json"));
+  CHECK(read_if_there(share / "dtrun/configs/job.schema.json") ==
+        printed({"help", "--format", "schema", "config"}));
 }

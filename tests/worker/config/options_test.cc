@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -222,6 +223,28 @@ TEST_CASE("a spelling's check and its pattern in the schema agree") {
     }
     regfree(&pattern);
   }
+}
+
+TEST_CASE("the schema has each option and no other, asks for what must be given, and knows types") {
+  const auto schema = nlohmann::json::parse(config_json_schema());
+  for (const Option& option : config_options()) {
+    CAPTURE(option.pointer);
+    const nlohmann::json* at = &schema;
+    std::istringstream tokens{std::string(option.pointer.substr(1))};
+    for (std::string token; std::getline(tokens, token, '/');) {
+      CHECK(at->at("additionalProperties") == false);
+      at = &at->at("properties").at(token);
+    }
+    CHECK(at->at("description") == option.description);
+  }
+  CHECK(schema["required"] == nlohmann::json{"output_dir", "model", "data"});
+  CHECK(schema["properties"]["data"]["required"] == nlohmann::json{"type"});
+  CHECK(schema["properties"]["model"]["allOf"][0] == nlohmann::json::parse(R"({
+    "if": {"properties": {"type": {"enum": ["layers"]}}},
+    "then": {"required": ["layers"]}, "else": {"properties": {"layers": false}}})"));
+  CHECK(schema["properties"]["train"]["allOf"][1] == nlohmann::json::parse(R"({
+    "if": {"properties": {"lr_scheduler_type": {"enum": ["cosine_with_min_lr"]}}},
+    "else": {"properties": {"lr_scheduler_kwargs": {"properties": {"min_lr": false}}}}})"));
 }
 
 }  // namespace
