@@ -118,11 +118,10 @@ def own_rates(result):
 
 
 def exchange_rows(times):
-    ratio = times["memory_ms"] / times["gloo_ms"]
+    ratio = times["memory_ms"] / times["messages_ms"]
     return [row("25 MB between two workers, through memory", f"{times['memory_ms']:.1f} ms"),
             row("  by messages, as between hosts", f"{times['messages_ms']:.1f} ms"),
-            row("  gloo's all-reduce", f"{times['gloo_ms']:.1f} ms"),
-            row("  memory, ratio to gloo's", f"{ratio:.2f} ×", "<= 1 ×", ratio <= 1)]
+            row("  memory, ratio to messages", f"{ratio:.2f} ×", "<= 1 ×", ratio <= 1)]
 
 
 def training_rows(result, fp32):

@@ -1,5 +1,5 @@
 // How long two workers on this host take to exchange their gradients and add them up: through memory that
-// they share, by messages over loopback, and by gloo's own all-reduce. Run by hand and by scripts/bench.
+// they share, and by messages over loopback. Run by hand and by scripts/bench.
 //   exchange_bench [megabytes] [seconds a way]
 #include <algorithm>
 #include <chrono>
@@ -57,13 +57,9 @@ double exchange(ProcessGroup& group, std::size_t floats, double seconds, bool sh
 void measure(ProcessGroup& group, std::size_t floats, double seconds) {
   const double memory = exchange(group, floats, seconds, true);
   const double messages = exchange(group, floats, seconds, false);
-  const Buffer values(floats);
-  const double gloo = median_of(group, seconds, [&] {
-    group.all_reduce_sum({values.data(), values.size()});
-  });
   if (group.rank() != 0) return;
-  std::printf("{\"megabytes\": %zu, \"memory_ms\": %.3f, \"messages_ms\": %.3f, \"gloo_ms\": %.3f}\n",
-              floats * sizeof(float) / 1000000, memory, messages, gloo);
+  std::printf("{\"megabytes\": %zu, \"memory_ms\": %.3f, \"messages_ms\": %.3f}\n",
+              floats * sizeof(float) / 1000000, memory, messages);
   std::fflush(stdout);
 }
 

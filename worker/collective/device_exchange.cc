@@ -16,12 +16,11 @@ namespace {
 
 class DeviceExchange final : public GradientExchange {
  public:
-  DeviceExchange(ProcessGroup& group, Arithmetic& arithmetic, std::vector<VectorRange> buckets, bool ring,
+  DeviceExchange(ProcessGroup& group, Arithmetic& arithmetic, std::vector<VectorRange> buckets,
                  std::unique_ptr<DeviceCommunicator> links)
       : group_(group),
         arithmetic_(arithmetic),
         ranges_(std::move(buckets)),
-        ring_(ring),
         stream_(arithmetic.make_stream()),
         links_(std::move(links)),
         ranks_of_host_(ranks_of_each_host(links_->hosts())) {
@@ -84,12 +83,9 @@ class DeviceExchange final : public GradientExchange {
   void enqueue_ready() {
     for (; next_ < ready_.size() && ready_[next_]; ++next_) {
       stream_->after(ready_[next_]->made);
-      if (ring_)
-        reduce(next_);
-      else
-        carry_out(plan_->rounds_of(next_));
+      carry_out(plan_->rounds_of(next_));
     }
-    if (ring_ || next_ < ready_.size()) return;
+    if (next_ < ready_.size()) return;
     for (std::size_t group = ready_.size(); group < plan_->groups(); ++group)
       carry_out(plan_->rounds_of(group));
   }
@@ -122,33 +118,14 @@ class DeviceExchange final : public GradientExchange {
     }
   }
 
-  void reduce(std::size_t bucket) {
-    const VectorRange& range = ranges_[bucket];
-    const std::vector<const float*>& partials = ready_[bucket]->partials;
-    float* const sum = sum_ + range.begin;
-    if (partials.empty()) {  // a rank without leaves
-      if (zeros_.size() < range.size()) zeros_ = arithmetic_.allocate(Where::kDevice, range.size());
-      arithmetic_.copy(*stream_, sum, zeros_.data(), range.size());
-    }
-    for (std::size_t i = 0; i < partials.size(); ++i) {
-      const float* const partial = partials[i] + range.begin;
-      if (i == 0)
-        arithmetic_.copy(*stream_, sum, partial, range.size());
-      else
-        arithmetic_.accumulate(*stream_, sum, partial, range.size());
-    }
-    links_->all_reduce_sum(*stream_, sum, range.size());
-  }
-
   ProcessGroup& group_;
   Arithmetic& arithmetic_;
   const std::vector<VectorRange> ranges_;
-  const bool ring_;
   std::map<std::int64_t, ExchangePlan> plans_;  // by leaves
 
   std::mutex
       mutex_;  // guards the members below; held while work is enqueued, so that buckets keep their order
-  Buffer inbox_, zeros_;
+  Buffer inbox_;
   const ExchangePlan* plan_ = nullptr;
   float* sum_ = nullptr;
   std::vector<std::optional<ReadyBucket>> ready_;  // [bucket]
@@ -161,9 +138,9 @@ class DeviceExchange final : public GradientExchange {
 }  // namespace
 
 std::unique_ptr<GradientExchange> make_device_exchange(ProcessGroup& group, Arithmetic& arithmetic,
-                                                       std::vector<VectorRange> buckets, bool ring,
+                                                       std::vector<VectorRange> buckets,
                                                        std::unique_ptr<DeviceCommunicator> links) {
-  return std::make_unique<DeviceExchange>(group, arithmetic, std::move(buckets), ring, std::move(links));
+  return std::make_unique<DeviceExchange>(group, arithmetic, std::move(buckets), std::move(links));
 }
 
 }  // namespace dtrun::worker

@@ -11,10 +11,9 @@
 
 namespace dtrun::worker {
 
-// `links`: between the ranks of `collective`. `ring`: sums with the links' own all-reduce, whose bits depend
-// on the number of ranks; else in the tree's order. REQUIRES: as make_tree_exchange().
+// `links`: between the ranks of `collective`. REQUIRES: as make_tree_exchange().
 std::unique_ptr<GradientExchange> make_device_exchange(ProcessGroup& group, Arithmetic& arithmetic,
-                                                       std::vector<VectorRange> buckets, bool ring,
+                                                       std::vector<VectorRange> buckets,
                                                        std::unique_ptr<DeviceCommunicator> links);
 
 }  // namespace dtrun::worker

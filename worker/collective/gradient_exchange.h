@@ -45,8 +45,9 @@ class GradientExchange {
   virtual void end() {}
 };
 
-// Both exchanges carry messages over the host's network: if device memory is not the host's
-// (Arithmetic::device_is_host), they copy partial sums to the host, add up there, and copy the total back.
+// Messages go over the host's network: if device memory is not the host's
+// (Arithmetic::device_is_host), partial sums are copied to the host, added up there, and the total is copied
+// back.
 //
 // Buckets are exchanged in the order of `buckets`. REQUIRES: they tile 0..size-1; `collective` and
 // `arithmetic` outlive this.
@@ -56,10 +57,5 @@ class GradientExchange {
 std::unique_ptr<GradientExchange> make_tree_exchange(ProcessGroup& group, Arithmetic& arithmetic,
                                                      std::vector<VectorRange> buckets,
                                                      SharedMemoryTransport* transport = nullptr);
-
-// Sums this worker's blocks in order and leaves the rest to ProcessGroup::all_reduce_sum: the bits depend on
-// the world size.
-std::unique_ptr<GradientExchange> make_ring_exchange(ProcessGroup& group, Arithmetic& arithmetic,
-                                                     std::vector<VectorRange> buckets);
 
 }  // namespace dtrun::worker

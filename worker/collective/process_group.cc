@@ -20,7 +20,6 @@ class SingleProcess final : public ProcessGroup {
     check(*aborted_);
     return std::make_unique<Nothing>(aborted_);
   }
-  void all_reduce_sum(std::span<float>) override { check(*aborted_); }
   void abort() noexcept override { *aborted_ = true; }
   void check() const override { check(*aborted_); }
 
@@ -58,9 +57,6 @@ class SubGroup final : public ProcessGroup {
     for (OutMessage& message : out) message.peer += begin_;
     for (InMessage& message : in) message.peer += begin_;
     return std::make_unique<Messages>(whole_.start(out, in), begin_);
-  }
-  void all_reduce_sum(std::span<float>) override {
-    throw WorkerError(kExitSoftware, "a sub-group has no all-reduce of the library's");
   }
   void abort() noexcept override { whole_.abort(); }
   void check() const override { whole_.check(); }

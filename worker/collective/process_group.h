@@ -68,9 +68,6 @@ class ProcessGroup {
   virtual std::unique_ptr<Work> start(std::span<const OutMessage> sends,
                                       std::span<const InMessage> receives) = 0;
 
-  // In place, element-wise, by the library's own algorithm: the bits depend on the number of ranks.
-  virtual void all_reduce_sum(std::span<float> values) = 0;
-
   // Ends every present and later wait, also on Works, and every later operation within milliseconds with
   // WorkerError(kExitWorkerPeerLost). When abort() returns, the connections are closed and no message touches
   // its memory any more. Any thread, more than once.
@@ -128,8 +125,8 @@ struct ProcessGroupOptions {
 std::unique_ptr<ProcessGroup> make_single_process_group(std::stop_token stop = {});
 
 // Ranks begin .. end - 1 of `whole`, as ranks from 0 on; its messages, tags and failures are those of
-// `whole`, which must outlive this. Two groups of the same ranks must use the same tags by turns. For
-// all_reduce_sum() `whole` is needed itself. REQUIRES: this rank is one of them.
+// `whole`, which must outlive this. Two groups of the same ranks must use the same tags by turns.
+// REQUIRES: this rank is one of them.
 std::unique_ptr<ProcessGroup> make_sub_group(ProcessGroup& whole, int begin, int end);
 
 // Connects every rank with every other through gloo; blocks until all are connected. Throws

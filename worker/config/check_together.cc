@@ -138,7 +138,6 @@ void check_local_replicas(const JobConfig& config, Faults* faults) {
   if (microbatches % train.local_replicas != 0)
     faults->add(place, replicas + " does not divide the " + std::to_string(microbatches) +
                            " microbatches of a step" + divisors_near(train.local_replicas, microbatches));
-  if (train.reduction == ReductionType::kRing) faults->add(place, replicas + " needs reduction \"tree\"");
 }
 
 bool has_batch_norms(const ModelConfig& model) {

@@ -81,9 +81,6 @@ DTRUN_NAMES(SchedulerType, "constant", "constant_with_warmup", "linear", "cosine
 enum class RampShape : std::uint8_t { kLinear, kCosine, kOneMinusSqrt };
 DTRUN_NAMES(RampShape, "linear", "cosine", "1-sqrt");
 
-enum class ReductionType : std::uint8_t { kTree, kRing };
-DTRUN_NAMES(ReductionType, "tree", "ring");
-
 enum class DivergenceAction : std::uint8_t { kStop, kWarn };
 DTRUN_NAMES(DivergenceAction, "stop", "warn");
 

@@ -355,10 +355,6 @@ const std::vector<Option>& table() {
        .field = in<kTrain, &TrainConfig::seed>,
        .description = "Seed of initial values, sample order and all other random numbers.",
        .range = {.min = 0}},
-      {.pointer = "/train/reduction",
-       .field = in<kTrain, &TrainConfig::reduction>,
-       .description = "Gradient all-reduce. tree: the same bits for any number of workers. ring: the "
-                      "library's, without that guarantee."},
       {.pointer = "/train/local_replicas",
        .field = in<kTrain, &TrainConfig::local_replicas>,
        .description =

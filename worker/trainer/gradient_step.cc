@@ -22,7 +22,7 @@ GradientStep::GradientStep(const TrainConfig& config, const Program& program, co
       lanes_(lanes),
       clock_(clock),
       size_(kStatisticsFloats + program.size),
-      all_reduce_(config.reduction, group, device, size_, summed_buckets(program),
+      all_reduce_(group, device, size_, summed_buckets(program),
                   config.in_lock_step() ? config.global_batch_size / config.micro_batch_size : lanes.size()),
       inputs_(lanes.size(), MicrobatchInput(data, config.micro_batch_size)),
       lane_times_(lanes.size()) {

@@ -30,7 +30,7 @@ LocalReplicas::LocalReplicas(Replica& replica, const TrainState& state, ProcessG
       share_(share_of_rank(train_.local_replicas, group.rank(), group.size())),
       group_(make_sub_group(group, static_cast<int>(share_.group.begin), static_cast<int>(share_.group.end))),
       home_stream_(replica.home().arithmetic().make_stream()),
-      all_reduce_(ReductionType::kTree, group, replica.home(), kStatisticsFloats + replica.program.size,
+      all_reduce_(group, replica.home(), kStatisticsFloats + replica.program.size,
                   summed_buckets(replica.program), 1, peer_patience(train_)) {
   const auto copied = [&](const std::vector<float>& values) {
     Buffer buffer = arithmetic_.allocate(Where::kDevice, values.size());

@@ -16,12 +16,12 @@ std::vector<VectorRange> summed_buckets(const Program& program) {
   return ranges;
 }
 
-TreeAllReduce::TreeAllReduce(ReductionType type, ProcessGroup& group, Device& device, std::size_t size,
+TreeAllReduce::TreeAllReduce(ProcessGroup& group, Device& device, std::size_t size,
                              std::vector<VectorRange> buckets, int lanes, std::chrono::milliseconds patience)
     : group_(group), device_(device), arithmetic_(device.arithmetic()), size_(size) {
   if (group.size() > 1) {
     sum_ = arithmetic_.allocate(Where::kDevice, size_);
-    exchange_ = make_exchange(buckets, type == ReductionType::kRing, patience);
+    exchange_ = make_exchange(buckets, patience);
   }
   accumulator_ = std::make_unique<TreeAccumulator>(
       arithmetic_,
@@ -37,7 +37,6 @@ TreeAllReduce::TreeAllReduce(ReductionType type, ProcessGroup& group, Device& de
 }
 
 std::unique_ptr<GradientExchange> TreeAllReduce::make_exchange(const std::vector<VectorRange>& ranges,
-                                                               bool ring,
                                                                std::chrono::milliseconds patience) {
   if (!arithmetic_.device_is_host()) {
     std::unique_ptr<DeviceCommunicator> links =
@@ -47,13 +46,12 @@ std::unique_ptr<GradientExchange> TreeAllReduce::make_exchange(const std::vector
                             .check = [this] { group_.check(); },
                             .patience = patience});
     untold_traffic_ = links != nullptr;
-    if (links) return make_device_exchange(group_, arithmetic_, ranges, ring, std::move(links));
-  } else if (!ring) {
+    if (links) return make_device_exchange(group_, arithmetic_, ranges, std::move(links));
+  } else {
     shared_memory_transport_ =
         std::make_unique<SharedMemoryTransport>(group_, size_, ranges.size(), patience);
   }
-  return ring ? make_ring_exchange(group_, arithmetic_, ranges)
-              : make_tree_exchange(group_, arithmetic_, ranges, shared_memory_transport_.get());
+  return make_tree_exchange(group_, arithmetic_, ranges, shared_memory_transport_.get());
 }
 
 void TreeAllReduce::begin(std::int64_t leaves) {

@@ -13,7 +13,6 @@
 #include "worker/collective/gradient_exchange.h"
 #include "worker/collective/process_group.h"
 #include "worker/collective/shared_memory_transport.h"
-#include "worker/config/choices.h"
 #include "worker/core/tree.h"
 #include "worker/core/vector_range.h"
 #include "worker/device/device.h"
@@ -32,9 +31,8 @@ class TreeAllReduce {
   // Vectors of `size` floats, exchanged bucket by bucket; `lanes` threads hand in leaves at once. Called by
   // all ranks of `group`, which then find each other. group and device must outlive this. `patience`: the
   // time that a peer may be silent while this rank waits for it.
-  TreeAllReduce(ReductionType type, ProcessGroup& group, Device& device, std::size_t size,
-                std::vector<VectorRange> buckets, int lanes,
-                std::chrono::milliseconds patience = kPeerPatience);
+  TreeAllReduce(ProcessGroup& group, Device& device, std::size_t size, std::vector<VectorRange> buckets,
+                int lanes, std::chrono::milliseconds patience = kPeerPatience);
 
   // This rank's part of so many leaves.
   LeafRange own(std::int64_t leaves) const { return leaves_of_rank(leaves, group_.rank(), group_.size()); }
@@ -58,7 +56,7 @@ class TreeAllReduce {
   void complete(StepTimes* times) const;
 
  private:
-  std::unique_ptr<GradientExchange> make_exchange(const std::vector<VectorRange>& ranges, bool ring,
+  std::unique_ptr<GradientExchange> make_exchange(const std::vector<VectorRange>& ranges,
                                                   std::chrono::milliseconds patience);
 
   ProcessGroup& group_;

@@ -52,8 +52,6 @@ class DeviceCommunicator {
   // Enqueues all these moves as one on `stream`. All ranks call it in the same order; a rank with nothing to
   // move may leave the call out.
   virtual void exchange(Stream& stream, std::span<const OutFloats> out, std::span<const InFloats> in) = 0;
-  // In place, in the library's own order of additions. All ranks call it.
-  virtual void all_reduce_sum(Stream& stream, float* values, std::size_t count) = 0;
   // Blocks until all work on `stream` is done, and reports its failure.
   virtual void wait(Stream& stream) = 0;
 };

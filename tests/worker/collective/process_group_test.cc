@@ -50,19 +50,11 @@ Vector tree_sum(const std::vector<Vector>& leaves) {
   return total;
 }
 
-using MakeExchange = std::unique_ptr<GradientExchange> (*)(ProcessGroup&, Arithmetic&,
-                                                           std::vector<VectorRange>, SharedMemoryTransport*);
-
-std::unique_ptr<GradientExchange> make_ring(ProcessGroup& group, Arithmetic& arithmetic,
-                                            std::vector<VectorRange> buckets, SharedMemoryTransport*) {
-  return make_ring_exchange(group, arithmetic, std::move(buckets));
-}
-
 // One rank's part of several steps over one connection.
 class Exchanging {
  public:
   // share: memory with the other ranks, instead of messages.
-  Exchanging(ProcessGroup& group, const std::vector<VectorRange>& buckets, MakeExchange make,
+  Exchanging(ProcessGroup& group, const std::vector<VectorRange>& buckets,
              std::unique_ptr<Arithmetic> arithmetic = make_cpu_arithmetic(), bool share = false)
       : rank_(group.rank()),
         world_(group.size()),
@@ -78,7 +70,7 @@ class Exchanging {
             [this](int bucket, std::span<const float* const> partials, Stream& stream) {
               exchange_->send(bucket, partials, stream);
             }),
-        exchange_(make(group, *arithmetic_, buckets, shared_memory_transport_.get())) {}
+        exchange_(make_tree_exchange(group, *arithmetic_, buckets, shared_memory_transport_.get())) {}
 
   // A step of these leaves, of which each rank computes its own; returns the sum of all.
   Vector step(const std::vector<Vector>& leaves) {
@@ -123,13 +115,13 @@ std::unique_ptr<Arithmetic> make_async_arithmetic() { return std::make_unique<As
 
 // Several steps over one connection, of different numbers of leaves; returns rank 0's sums.
 std::vector<Vector> exchange_steps(int world, const std::vector<std::int64_t>& steps,
-                                   const std::vector<VectorRange>& buckets, MakeExchange make,
+                                   const std::vector<VectorRange>& buckets,
                                    std::unique_ptr<Arithmetic> (*make_arithmetic)() = make_cpu_arithmetic,
                                    bool share = false) {
   const std::size_t size = buckets.front().end;
   std::vector<std::vector<Vector>> sums(world);
   run_as_threads(world, [&](ProcessGroup& group) {
-    Exchanging exchanging(group, buckets, make, make_arithmetic(), share);
+    Exchanging exchanging(group, buckets, make_arithmetic(), share);
     for (int peer = 0; share && peer < world; ++peer)
       CHECK(exchanging.transport().shares_with(peer) == (peer != group.rank()));
     for (std::size_t step = 0; step < steps.size(); ++step) {
@@ -147,7 +139,7 @@ void check_tree_exchange(const std::vector<VectorRange>& buckets,
   const std::vector<std::int64_t> steps{8, 3, 8, 1, 13};
   for (int world = 1; world <= 6; ++world) {
     CAPTURE(world);
-    const auto sums = exchange_steps(world, steps, buckets, make_tree_exchange, make_arithmetic, share);
+    const auto sums = exchange_steps(world, steps, buckets, make_arithmetic, share);
     for (std::size_t step = 0; step < steps.size(); ++step) {
       CAPTURE(step);
       const Vector wanted =
@@ -165,7 +157,7 @@ TEST_CASE("a rank knows for which peer's messages it waited with nothing else to
     const std::vector<Vector> leaves = random_leaves(3, kWorld, size);
     std::vector<std::vector<double>> waits(kWorld);
     run_as_threads(kWorld, [&](ProcessGroup& group) {
-      Exchanging exchanging(group, {{0, size}}, make_tree_exchange);
+      Exchanging exchanging(group, {{0, size}});
       for (int step = 0; step < kSteps; ++step) {
         if (group.rank() == kLate) std::this_thread::sleep_for(kDelay);
         exchanging.step(leaves);
@@ -217,11 +209,6 @@ class Tapped final : public ProcessGroup {
     tap_(sends);
     return inner_.start(sends, receives);
   }
-  void all_reduce_sum(std::span<float> values) override {
-    const OutMessage counted_as_one{};
-    tap_({&counted_as_one, 1});
-    inner_.all_reduce_sum(values);
-  }
   void check() const override { inner_.check(); }
   void abort() noexcept override { inner_.abort(); }
 
@@ -241,7 +228,7 @@ std::size_t longest_message(std::size_t bucket) {
         }
       }
     });
-    Exchanging(tapped, {{0, bucket}}, make_tree_exchange).step(random_leaves(0, 3, bucket));
+    Exchanging(tapped, {{0, bucket}}).step(random_leaves(0, 3, bucket));
   });
   return longest / sizeof(float);
 }
@@ -250,19 +237,6 @@ TEST_CASE("a bucket goes directly as long as a rank sends no more than the limit
   const std::size_t largest = kDirectBytes / sizeof(float) / 2;  // to two peers
   CHECK(longest_message(largest) == largest);
   CHECK(longest_message(largest + 1) == (largest + 1 + 2) / 3);
-}
-
-TEST_CASE("the ring gives the sum up to rounding, also with ranks that have no leaves") {
-  for (int world = 1; world <= 4; ++world) {
-    const auto sums = exchange_steps(world, {8, 2}, {{300, 1000}, {0, 300}}, make_ring);
-    CHECK(exchange_steps(world, {8, 2}, {{300, 1000}, {0, 300}}, make_ring, make_async_arithmetic) == sums);
-    const std::vector<std::vector<Vector>> leaves{random_leaves(0, 8, 1000), random_leaves(1, 2, 1000)};
-    for (std::size_t step = 0; step < 2; ++step) {
-      const Vector wanted = tree_sum(leaves[step]);
-      for (std::size_t i = 0; i < wanted.size(); ++i)
-        REQUIRE(sums[step][i] == doctest::Approx(wanted[i]).epsilon(1e-2));
-    }
-  }
 }
 
 TEST_CASE("all_gather, broadcast and barrier reach every rank") {
@@ -345,7 +319,7 @@ TEST_CASE("a peer that is killed makes the others fail within a second") {
 
 // Five ranks exchange until the last one kills itself when its `dies_at`-th message of the third step goes
 // out (from 0); returns how the others end.
-std::vector<int> ends_after_death_in_exchange(MakeExchange make, int dies_at) {
+std::vector<int> ends_after_death_in_exchange(int dies_at) {
   const int world = 5;
   const Folder directory;
   const std::vector<VectorRange> buckets{{20000, 40000}, {100, 20000}, {0, 100}};
@@ -358,7 +332,7 @@ std::vector<int> ends_after_death_in_exchange(MakeExchange make, int dies_at) {
       Tapped tapped(*group, [&](std::span<const OutMessage> sends) {
         if (to_come >= 0 && (to_come -= static_cast<int>(sends.size())) < 0) raise(SIGKILL);
       });
-      Exchanging exchanging(tapped, buckets, make);
+      Exchanging exchanging(tapped, buckets);
       const auto leaves = random_leaves(0, 5, buckets.front().end);
       for (int round = 0; round < 1000; ++round) {
         if (round == 2 && rank == world - 1) to_come = dies_at;
@@ -384,9 +358,8 @@ TEST_CASE("a peer that is killed within an exchange makes the others fail, whate
   // first bucket, all partial sums, all but the last slices.
   for (const int dies_at : {0, 4, 12, 16}) {
     CAPTURE(dies_at);
-    CHECK(ends_after_death_in_exchange(make_tree_exchange, dies_at) == lost);
+    CHECK(ends_after_death_in_exchange(dies_at) == lost);
   }
-  CHECK(ends_after_death_in_exchange(make_ring, 0) == lost);
 }
 
 TEST_CASE("a peer that hangs makes the others fail after the timeout") {

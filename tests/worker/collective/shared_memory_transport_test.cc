@@ -98,7 +98,6 @@ class Counting final : public ProcessGroup {
     for (const OutMessage& message : sends) bytes += message.bytes.size();
     return inner_.start(sends, receives);
   }
-  void all_reduce_sum(std::span<float> values) override { inner_.all_reduce_sum(values); }
   void check() const override { inner_.check(); }
   void abort() noexcept override { inner_.abort(); }
 

@@ -68,8 +68,6 @@ TEST_CASE("each fault names its place, what was found and what is allowed") {
        "c.json: /train/local_replicas: 3 does not divide the 8 microbatches of a step (allowed: a divisor, "
        "e.g. "
        "2 or 4)"},
-      {R"({"local_replicas": 2, "reduction": "ring"})",
-       "c.json: /train/local_replicas: 2 needs reduction \"tree\""},
       {R"({"outer_momentum": 0.5})",
        "c.json: /train/outer_momentum: 0.5 has no effect with local_replicas 1 (use 2 or more)"},
       {R"({"sync_every": 64})",

@@ -49,14 +49,6 @@ TEST_CASE("an asynchronous device trains to the CPU's bytes, for any number of w
   check_same_bytes(config, job, "5x1", 5, 1, 1);
 }
 
-TEST_CASE("so it does with the ring, whose bytes depend on the number of workers") {
-  const Job job;
-  JobConfig config = job.config("cpu");
-  config.train.reduction = ReductionType::kRing;
-  config.train.max_steps = 12;
-  check_same_bytes(config, job, "ring", 2, 2, 2);
-}
-
 // Loses its peers when it is asked for the n-th time whether it has, counted from 0: before some microbatch.
 class Breaking final : public ProcessGroup {
  public:
@@ -67,7 +59,6 @@ class Breaking final : public ProcessGroup {
                               std::span<const InMessage> receives) override {
     return inner_->start(sends, receives);
   }
-  void all_reduce_sum(std::span<float> values) override { inner_->all_reduce_sum(values); }
   void check() const override {
     if (left_-- <= 0) throw WorkerError(kExitWorkerPeerLost, "broken for the test");
   }

@@ -189,17 +189,6 @@ TEST_CASE("another seed gives another model, so the comparisons above can fail")
   CHECK(job.model("one") != job.model("other"));
 }
 
-TEST_CASE("the ring trains too, to other bits by design") {
-  const Job job;
-  JobConfig ring = job.config("ring");
-  ring.train.reduction = ReductionType::kRing;
-  run_job(job.config("tree"), 3);
-  run_job(ring, 3);
-  CHECK(job.model("ring") != job.model("tree"));
-  const auto tree_end = losses(job.metrics("tree")), ring_end = losses(job.metrics("ring"));
-  CHECK(tree_end.size() == ring_end.size());
-}
-
 TEST_CASE(
     "all ranks stop after the same step when one is told to, and another world finishes to the same bytes") {
   const Job job;

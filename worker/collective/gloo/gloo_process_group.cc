@@ -1,7 +1,5 @@
 // ProcessGroup over gloo's TCP transport: one pair of sockets' ends per peer, unbound buffers, one event-loop
 // thread of gloo's own that moves the bytes. gloo's exceptions become WorkerError here and nowhere else.
-#include <gloo/allreduce.h>
-#include <gloo/math.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/transport/unbound_buffer.h>
 
@@ -30,10 +28,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
-
-// The upper bits keep our messages apart from those of gloo's own algorithms (gloo/types.h).
-constexpr std::uint64_t kSlotPrefix = std::uint64_t{0xd7} << 56;
-constexpr std::uint32_t kAllReduceTag = 1;
 
 // Cuts off the place in gloo's source that its messages begin with.
 std::string reason(const std::exception& error) {
@@ -137,9 +131,9 @@ class GlooPending final : public Work {
       operations_.push_back({peer, is_send, tag, mesh_->createUnboundBuffer(data, size)});
       auto& buffer = *operations_.back().buffer;
       if (is_send) {
-        buffer.send(peer, kSlotPrefix | tag, 0, size);
+        buffer.send(peer, tag, 0, size);
       } else {
-        buffer.recv(peer, kSlotPrefix | tag, 0, size);
+        buffer.recv(peer, tag, 0, size);
       }
     } catch (const std::exception& error) {
       throw lost(peer, error);
@@ -188,29 +182,6 @@ class GlooProcessGroup final : public ProcessGroup {
     for (const InMessage& message : receives) pending->receive(message);
     for (const OutMessage& message : sends) pending->send(message);
     return pending;
-  }
-
-  void all_reduce_sum(std::span<float> values) override {
-    check();
-    const Pulse::WaitsForPeers alive;
-    const OperationLog::Wait written({.kind = Operation::Kind::kMessage});
-    try {
-      gloo::AllreduceOptions options(context_);
-      options.setOutput(values.data(), values.size());
-      options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
-      options.setReduceFunction(
-          static_cast<void (*)(void*, const void*, const void*, std::size_t)>(&gloo::sum<float>));
-      options.setTag(kAllReduceTag);
-      options.setTimeout(timeout_);
-      gloo::allreduce(options);
-      // Each part goes around the ring but for one hop, twice.
-      const auto bytes = static_cast<std::int64_t>(values.size_bytes());
-      const std::int64_t moved = 2 * bytes * (size() - 1) / size();
-      counted_->sent.fetch_add(moved, std::memory_order_relaxed);
-      counted_->received.fetch_add(moved, std::memory_order_relaxed);
-    } catch (const std::exception& error) {
-      throw failure(*mesh_, "all-reduce broke", error);
-    }
   }
 
   void abort() noexcept override { mesh_->abort(); }

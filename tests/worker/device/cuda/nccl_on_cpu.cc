@@ -17,7 +17,6 @@ const Nccl* nccl() {
       .group_end = ncclGroupEnd,
       .send = ncclSend,
       .recv = ncclRecv,
-      .all_reduce = nullptr,
       .version = "2.28.9",
       .file = "tests/cuda_on_cpu",
   };

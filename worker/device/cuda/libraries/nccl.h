@@ -21,8 +21,7 @@ namespace dtrun::worker::cuda {
   F(group_start, ncclGroupStart)                       \
   F(group_end, ncclGroupEnd)                           \
   F(send, ncclSend)                                    \
-  F(recv, ncclRecv)                                    \
-  F(all_reduce, ncclAllReduce)
+  F(recv, ncclRecv)
 
 struct Nccl {
   DTRUN_TABLE_OF(DTRUN_NCCL)

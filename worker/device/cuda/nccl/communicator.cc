@@ -73,13 +73,6 @@ class NcclLinks final : public DeviceCommunicator {
     });
   }
 
-  void all_reduce_sum(Stream& stream, float* values, std::size_t count) override {
-    auto* const on = dynamic_cast<CudaStream&>(stream).handle();
-    as_group([&](const auto& add) {
-      add(library_.all_reduce(values, values, count, ncclFloat, ncclSum, communicator_, on));
-    });
-  }
-
   // Checks the event and NCCL in turn: a kernel that waits for a lost peer does not end by itself.
   void wait(Stream& stream) override {
     auto* const on = dynamic_cast<CudaStream&>(stream).handle();

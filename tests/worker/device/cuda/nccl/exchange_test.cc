@@ -59,9 +59,6 @@ class OnlyRank final : public ProcessGroup {
   std::unique_ptr<Work> start(std::span<const OutMessage>, std::span<const InMessage>) override {
     return std::make_unique<Barrier>(generation_.everybody);
   }
-  void all_reduce_sum(std::span<float>) override {
-    throw WorkerError(kExitSoftware, "nothing goes through the host");
-  }
   void abort() noexcept override {}
   void check() const override {}
 
@@ -82,9 +79,6 @@ class ElsewhereLinks final : public DeviceCommunicator {
   const std::vector<std::string>& hosts() const override { return hosts_; }
   void exchange(Stream& stream, std::span<const OutFloats> out, std::span<const InFloats> in) override {
     links_->exchange(stream, out, in);
-  }
-  void all_reduce_sum(Stream& stream, float* values, std::size_t count) override {
-    links_->all_reduce_sum(stream, values, count);
   }
   void wait(Stream& stream) override { links_->wait(stream); }
 
@@ -122,7 +116,7 @@ std::unique_ptr<DeviceCommunicator> links_of(Generation& generation, Device& dev
 }
 
 // One rank's part in a generation: the sum of each step that was whole.
-std::vector<Vector> take_part(Generation& generation, int rank, bool ring,
+std::vector<Vector> take_part(Generation& generation, int rank,
                               const std::vector<std::vector<Vector>>& steps) {
   OnlyRank group(generation, rank);
   const std::unique_ptr<Device> device = make_cuda_device(rank);
@@ -138,7 +132,7 @@ std::vector<Vector> take_part(Generation& generation, int rank, bool ring,
       });
   // It is given up before the memory on which it works.
   const std::unique_ptr<GradientExchange> exchange =
-      make_device_exchange(group, arithmetic, kBuckets, ring, links_of(generation, *device, rank));
+      make_device_exchange(group, arithmetic, kBuckets, links_of(generation, *device, rank));
   to = exchange.get();
   try {
     for (const std::vector<Vector>& leaves : steps) {
@@ -177,15 +171,14 @@ std::vector<Vector> take_part(Generation& generation, int rank, bool ring,
 }
 
 // The results of each rank.
-std::vector<std::vector<Vector>> run(Generation& generation, const std::vector<std::vector<Vector>>& steps,
-                                     bool ring = false) {
+std::vector<std::vector<Vector>> run(Generation& generation, const std::vector<std::vector<Vector>>& steps) {
   cuda_on_cpu::machine.gpus = {0, 1, 2, 3, 4, 5, 6, 7};
   std::vector<std::vector<Vector>> sums(static_cast<std::size_t>(generation.world));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < generation.world; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        sums[static_cast<std::size_t>(rank)] = take_part(generation, rank, ring, steps);
+        sums[static_cast<std::size_t>(rank)] = take_part(generation, rank, steps);
       } catch (const WorkerError& error) {
         CHECK_MESSAGE(error.exit_code() == kExitWorkerPeerLost, error.what());
         if (generation.healthy) MESSAGE("rank " << rank << ": " << error.what());
@@ -286,7 +279,7 @@ TEST_CASE("an exchange that is given up in a step frees no memory on which it st
                sum = arithmetic.allocate(Where::kDevice, kSize);
   const Vector values(kSize, 1.5f);
   arithmetic.copy(*lane, partial.data(), values.data(), kSize);
-  auto exchange = make_device_exchange(group, arithmetic, kBuckets, false, links_of(alone, *device, 0));
+  auto exchange = make_device_exchange(group, arithmetic, kBuckets, links_of(alone, *device, 0));
   exchange->begin(1, sum.data());
   const float* const partials[] = {partial.data()};
   for (int bucket = 0; bucket < static_cast<int>(kBuckets.size()); ++bucket)
