@@ -61,12 +61,11 @@ TEST_CASE("transformers finds the same loss in an exported GPT-2") {
   CHECK(std::abs(std::stod(theirs.out().substr(theirs.out().find("loss ") + 5)) - ours) < 1e-5);
   CHECK(ours < 3);  // at random it is log(50), 3.9
 
-  // Quantized, the libraries read what they themselves would have made of the weights.
-  if (const std::string why = why_no_torch_with("gguf, accelerate, compressed_tensors"); !why.empty())
-    return skip(why);
+  // Quantized, PyPI's gguf reads what it would have made of the weights itself.
+  if (const std::string why = why_no_torch_with("gguf, accelerate"); !why.empty()) return skip(why);
   std::vector<std::string> compare{python, kScripts + "quantized.py",
                                    (folder / "out/model.safetensors").string()};
-  for (const std::string how : {"q8_0", "q4_0", "int8", "int4"}) {
+  for (const std::string how : {"q8_0", "q4_0"}) {
     CAPTURE(how);
     compare.push_back(folder / how);
     Process quantized(
@@ -77,7 +76,7 @@ TEST_CASE("transformers finds the same loss in an exported GPT-2") {
       REQUIRE_MESSAGE(at != std::string::npos, quantized.out());
       return std::stod(quantized.out().substr(at + line.size() + 12));
     };
-    const bool fine = how == "q8_0" || how == "int8";
+    const bool fine = how == "q8_0";
     CHECK(std::abs(loss_of("fp32") - ours) < 1e-4);
     CHECK(std::abs(loss_of(how) - ours) < (fine ? 0.002 : 0.1));
     CHECK((fine || loss_of(how) != loss_of("fp32")));
@@ -88,7 +87,7 @@ TEST_CASE("transformers finds the same loss in an exported GPT-2") {
   int equal = 0;
   for (std::size_t at = 0; (at = out.find("differs by ", at)) != std::string::npos; ++at, ++equal)
     CHECK_MESSAGE(std::stod(out.substr(at + 11)) < 1e-5, out);
-  CHECK(equal == 4);
+  CHECK(equal == 2);
 }
 
 TEST_CASE("transformers loads the tokenizer that goes with an exported GPT-2, and it is the run's") {

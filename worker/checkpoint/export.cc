@@ -17,7 +17,7 @@
 #include "worker/checkpoint/places.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/model/hub.h"
-#include "worker/quantize/gpt2_files.h"
+#include "worker/quantize/gpt2_gguf.h"
 #include "worker/tokenizer/load.h"
 
 namespace dtrun::worker {
@@ -66,7 +66,7 @@ struct Gpt2 {
   std::vector<float> flat;
 };
 
-// As far as it can be quantized.
+// Refuses weights that are not finite, and rows of no whole blocks where they are quantized.
 Gpt2 gpt2_in(const Safetensors& file, const std::string& hub, const ExportAs& as, const fs::path& source) {
   const auto checked = [&](auto result) {
     if (!result.ok()) result = result.status().within(source.string());
@@ -114,17 +114,12 @@ Exported export_model(const fs::path& run, const fs::path& directory, const Expo
     files.emplace_back("model.gguf", gpt2_gguf(model.shape, model.flat, as.quantize,
                                                tokenizer ? tokenizer->tokenizer.get() : nullptr));
   } else {
-    PackedFiles packed{.model = bytes, .config = hub_text};
-    if (as.quantize) {
-      const Gpt2 model = gpt2_in(file.value(), hub_text, as, source);
-      packed = gpt2_packed(model.shape, model.flat, *as.quantize, hub_text);
-    }
-    files.emplace_back(kModelFile, std::move(packed.model));
+    files.emplace_back(kModelFile, bytes);
     if (tokenizer) {
       for (const TokenizerFile& file : tokenizer->files) files.emplace_back(file.name, file.bytes);
       files.emplace_back("tokenizer_config.json", json_text(tokenizer_config(*tokenizer, hub), 2) + "\n");
     }
-    files.emplace_back("config.json", packed.config);  // last: transformers loads nothing without it
+    files.emplace_back("config.json", hub_text);  // last: transformers loads nothing without it
   }
   make_directories(directory);
   Exported done{.source = source, .directory = directory, .files = {}};

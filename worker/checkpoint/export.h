@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/quantize/blocks.h"
+#include "worker/config/choices.h"
 
 namespace dtrun::worker {
 
@@ -28,7 +28,7 @@ struct ExportAs {
 // reads it, with the run's tokenizer if it has one, or as one model.gguf. Each file exists whole or not at
 // all. Throws WorkerError: EX_NOINPUT if there is no model or it is damaged, EX_CONFIG if the format has no
 // such model or cannot hold it in these integers, EX_IOERR or EX_CANTCREAT for the directory, which must not
-// be that of a run. Nothing is written before these checks. REQUIRES: the format has the type of `quantize`.
+// be that of a run. Nothing is written before these checks. REQUIRES: without kGguf no `quantize`.
 Exported export_model(const std::filesystem::path& run, const std::filesystem::path& directory,
                       const ExportAs& as = {});
 

@@ -55,9 +55,9 @@ enum class DataType : std::uint8_t {
 };
 DTRUN_NAMES(DataType, "fashion_mnist", "idx", "tokens", "text", "csv", "cifar10", "cifar100", "synthetic");
 
-// The first of Quantization (worker/quantize/blocks.h).
-enum class QuantizeAware : std::uint8_t { kInt8, kInt4 };
-DTRUN_NAMES(QuantizeAware, "int8", "int4");
+// llama.cpp's types of weights (worker/quantize/blocks.h).
+enum class Quantization : std::uint8_t { kQ8_0, kQ4_0 };
+DTRUN_NAMES(Quantization, "q8_0", "q4_0");
 
 enum class OptimizerType : std::uint8_t { kSgd, kAdamW };
 DTRUN_NAMES(OptimizerType, "sgd", "adamw");

@@ -126,8 +126,8 @@ struct TrainConfig {
   std::optional<bool> greater_is_better;  // default: by the metric
   int early_stopping_patience = 0;        // evaluations without improvement; 0: any number
   ResumeFrom resume_from_checkpoint;
-  std::optional<std::string> init_from;         // initial parameters: a directory or a file
-  std::optional<QuantizeAware> quantize_aware;  // matrix products read weights that were rounded to these
+  std::optional<std::string> init_from;        // initial parameters: a directory or a file
+  std::optional<Quantization> quantize_aware;  // matrix products read weights that were rounded to these
   // Knowledge distillation: the teacher's run, or a checkpoint of it.
   std::optional<std::string> distill_from;
   double distill_temperature = 2, distill_alpha = 0.5;

@@ -20,9 +20,9 @@ namespace dtrun::worker {
 namespace {
 
 std::optional<Quantization> quantization_of(const ExportRequest& request) {
-  const auto* const found = std::ranges::find(kNamesOfQuantization, request.quantize);
-  if (found == kNamesOfQuantization.end()) return std::nullopt;
-  return static_cast<Quantization>(found - kNamesOfQuantization.begin());
+  const auto* const found = std::ranges::find(kNamesOf<Quantization>, request.quantize);
+  if (found == kNamesOf<Quantization>.end()) return std::nullopt;
+  return static_cast<Quantization>(found - kNamesOf<Quantization>.begin());
 }
 
 void write_files(const ExportRequest& request) {

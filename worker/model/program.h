@@ -127,7 +127,7 @@ struct Program {
   bool bf16 = false;          // matrix products round their factors to bf16; sums and all else are fp32
   // Linear layers and convolutions read their weights rounded to steps of these (worker/quantize/), also for
   // their inputs' gradients; none: as they are.
-  std::optional<QuantizeAware> quantize_aware;
+  std::optional<Quantization> quantize_aware;
   std::vector<ValueShape> values;
   std::vector<Node> nodes;            // in the order in which they run; each value is made by one of them
   std::vector<Parameter> parameters;  // in flat order

@@ -1,14 +1,13 @@
 #include "worker/quantize/blocks.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
 
 namespace dtrun::worker {
 namespace {
-
-constexpr std::size_t kBlock = 32;
 
 // The nearest fp16, of two equally near ones the even one. REQUIRES: not negative.
 std::uint16_t half_of(float value) {
@@ -40,22 +39,21 @@ float largest_of(std::size_t count, const float* weights) {
 
 float inverse_of(float scale) { return scale == 0 ? 0 : 1 / scale; }
 
-// The scale of compressed-tensors: the largest weight lies between the last step and the one behind it.
-float symmetric(int bits, std::size_t count, const float* weights, float* steps) {
-  const float last = static_cast<float>((1 << (bits - 1)) - 1);
-  float scale = largest_of(count, weights) / (last + 0.5f);
-  if (scale == 0) scale = std::numeric_limits<float>::epsilon();
-  for (std::size_t i = 0; i < count; ++i) {
-    constexpr float kRounds = 0x1.8p23f;  // adding it leaves a whole number, halves to even
-    const float step = (weights[i] / scale + kRounds) - kRounds;
-    steps[i] = step > last ? last : step < -last - 1 ? -last - 1 : step;
-  }
-  return scale;
+// std::round and std::floor of values below 2^22, as additions and comparisons, of which compilers make
+// vectors.
+constexpr float kRounds = 0x1.8p23f;  // adding it leaves a whole number, halves to even
+float rounded(float value) {
+  const float size = std::abs(value), even = (size + kRounds) - kRounds;
+  return std::copysign(size - even == 0.5f ? even + 1 : even, value);
+}
+float floor_of(float value) {
+  const float even = (value + kRounds) - kRounds;
+  return even > value ? even - 1 : even;
 }
 
 float q8_0(std::size_t count, const float* weights, float* steps) {
   const float scale = largest_of(count, weights) / 127, inverse = inverse_of(scale);
-  for (std::size_t i = 0; i < count; ++i) steps[i] = std::round(weights[i] * inverse);
+  for (std::size_t i = 0; i < count; ++i) steps[i] = rounded(weights[i] * inverse);
   return float_of(half_of(scale));
 }
 
@@ -66,7 +64,7 @@ float q4_0(std::size_t count, const float* weights, float* steps) {
     if (std::abs(weights[i]) > std::abs(largest)) largest = weights[i];
   const float scale = largest / -8, inverse = inverse_of(scale);
   for (std::size_t i = 0; i < count; ++i) {
-    const float step = std::trunc(weights[i] * inverse + 8.5f) - 8;
+    const float step = floor_of(weights[i] * inverse + 8.5f) - 8;
     steps[i] = step > 7 ? 7 : step;
   }
   return float_of(signed_half_of(scale));
@@ -74,32 +72,17 @@ float q4_0(std::size_t count, const float* weights, float* steps) {
 
 }  // namespace
 
-std::size_t block_of(Quantization how, std::size_t columns) {
-  return how == Quantization::kInt8 ? columns : kBlock;
-}
-
 float quantize_block(Quantization how, std::size_t count, const float* weights, float* steps) {
-  switch (how) {
-    case Quantization::kInt8:
-      return symmetric(8, count, weights, steps);
-    case Quantization::kInt4:
-      return symmetric(4, count, weights, steps);
-    case Quantization::kQ8_0:
-      return q8_0(count, weights, steps);
-    case Quantization::kQ4_0:
-      break;
-  }
-  return q4_0(count, weights, steps);
+  return how == Quantization::kQ8_0 ? q8_0(count, weights, steps) : q4_0(count, weights, steps);
 }
 
 Quantized quantize(Quantization how, std::span<const float> weights, std::size_t columns) {
   Quantized result;
   result.steps.reserve(weights.size());
-  const std::size_t block = block_of(how, columns);
-  std::vector<float> steps(block);
+  std::array<float, kQuantizedBlock> steps;
   for (std::size_t row = 0; row < weights.size(); row += columns)
-    for (std::size_t first = 0; first < columns; first += block) {
-      const std::size_t count = std::min(block, columns - first);
+    for (std::size_t first = 0; first < columns; first += kQuantizedBlock) {
+      const std::size_t count = std::min(kQuantizedBlock, columns - first);
       result.scales.push_back(quantize_block(how, count, weights.data() + row + first, steps.data()));
       for (std::size_t i = 0; i < count; ++i) result.steps.push_back(static_cast<std::int8_t>(steps[i]));
     }
@@ -112,28 +95,14 @@ std::string gguf_blocks(Quantization how, const Quantized& weights) {
   for (std::size_t block = 0; block < weights.scales.size(); ++block) {
     const std::uint16_t scale = signed_half_of(weights.scales[block]);
     add(scale & 255), add(scale >> 8);
-    const std::int8_t* const steps = weights.steps.data() + block * kBlock;
+    const std::int8_t* const steps = weights.steps.data() + block * kQuantizedBlock;
     if (how == Quantization::kQ8_0)
-      for (std::size_t i = 0; i < kBlock; ++i) add(steps[i]);
+      for (std::size_t i = 0; i < kQuantizedBlock; ++i) add(steps[i]);
     else
-      for (std::size_t i = 0; i < kBlock / 2; ++i) add((steps[i] + 8) | (steps[i + kBlock / 2] + 8) << 4);
+      for (std::size_t i = 0; i < kQuantizedBlock / 2; ++i)
+        add((steps[i] + 8) | (steps[i + kQuantizedBlock / 2] + 8) << 4);
   }
   return bytes;
-}
-
-std::vector<std::uint32_t> packed_words(Quantization how, const Quantized& weights, std::size_t columns) {
-  const int bits = how == Quantization::kInt8 ? 8 : 4;
-  const std::size_t in_word = 32 / static_cast<std::size_t>(bits);
-  std::vector<std::uint32_t> words;
-  for (std::size_t row = 0; row < weights.steps.size(); row += columns)
-    for (std::size_t first = 0; first < columns; first += in_word) {
-      std::uint32_t word = 0;
-      for (std::size_t i = 0; i < std::min(in_word, columns - first); ++i)
-        word |= static_cast<std::uint32_t>(weights.steps[row + first + i] + (1 << (bits - 1)))
-                << (static_cast<int>(i) * bits);
-      words.push_back(word);
-    }
-  return words;
 }
 
 }  // namespace dtrun::worker

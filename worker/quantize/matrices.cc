@@ -19,13 +19,6 @@ std::optional<QuantizedMatrix> matrix_of(const Op& op) {
   return std::nullopt;
 }
 
-bool is_embedding(const Program& program, std::size_t parameter) {
-  return std::ranges::any_of(program.nodes, [&](const Node& node) {
-    const auto* const embedding = std::get_if<Embedding>(&node.op);
-    return embedding != nullptr && embedding->weight == parameter;
-  });
-}
-
 // One row or block at a time: columns lie a stride apart in a matrix that is stored the other way round.
 struct Strides {
   std::size_t row, column;
@@ -36,12 +29,10 @@ Strides strides_of(const QuantizedMatrix& m) {
 
 }  // namespace
 
-std::vector<QuantizedMatrix> quantized_matrices(const Program& program, Quantization how) {
-  const bool embeddings = how == Quantization::kQ8_0 || how == Quantization::kQ4_0;
+std::vector<QuantizedMatrix> quantized_matrices(const Program& program) {
   std::vector<QuantizedMatrix> all;
   for (const Node& node : program.nodes)
-    if (const auto matrix = matrix_of(node.op))
-      if (embeddings || !is_embedding(program, matrix->parameter)) all.push_back(*matrix);
+    if (const auto matrix = matrix_of(node.op)) all.push_back(*matrix);
   return all;
 }
 
@@ -57,14 +48,13 @@ std::vector<float> rows_of(const Program& program, const QuantizedMatrix& matrix
 
 void round_matrices(const Program& program, Quantization how, const float* flat, float* out) {
   std::copy_n(flat, program.size, out);
-  for (const QuantizedMatrix& matrix : quantized_matrices(program, how)) {
+  for (const QuantizedMatrix& matrix : quantized_matrices(program)) {
     std::vector<float> rows = rows_of(program, matrix, flat);
     float* const to = out + program.parameters[matrix.parameter].offset;
     const Strides strides = strides_of(matrix);
-    const std::size_t block = block_of(how, matrix.columns);
     for (std::size_t row = 0; row < matrix.rows; ++row)
-      for (std::size_t first = 0; first < matrix.columns; first += block) {
-        const std::size_t count = std::min(block, matrix.columns - first);
+      for (std::size_t first = 0; first < matrix.columns; first += kQuantizedBlock) {
+        const std::size_t count = std::min(kQuantizedBlock, matrix.columns - first);
         float* const steps = rows.data() + row * matrix.columns + first;
         const float scale = quantize_block(how, count, steps, steps);
         for (std::size_t i = 0; i < count; ++i)

@@ -10,15 +10,14 @@
 
 namespace dtrun::worker {
 
-// The weights of linear layers and convolutions. Blocks lie along the inputs of one output.
+// The weights of a linear layer or a convolution. Blocks lie along the inputs of one output.
 struct QuantizedMatrix {
   std::size_t parameter = 0;          // its index
   std::size_t rows = 0, columns = 0;  // outputs, inputs
   bool in_first = false;              // stored as [columns, rows]
 };
 
-// All but an embedding that makes the logits too, except for GGUF's types, which hold embeddings.
-std::vector<QuantizedMatrix> quantized_matrices(const Program& program, Quantization how);
+std::vector<QuantizedMatrix> quantized_matrices(const Program& program);
 
 // The matrix, row after row. flat: [program.size].
 std::vector<float> rows_of(const Program& program, const QuantizedMatrix& matrix, const float* flat);

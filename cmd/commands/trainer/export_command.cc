@@ -1,7 +1,4 @@
-#include <algorithm>
-#include <span>
 #include <string>
-#include <string_view>
 
 #include "cmd/commands/answer.h"
 #include "cmd/commands/commands.h"
@@ -16,24 +13,17 @@ constexpr OptionEntry kOptionsOfExport[] = {
     {.name = "format",
      .placeholder = "hf|gguf",
      .help =
-         "hf: safetensors for transformers; gguf: one model.gguf for llama.cpp and its kin [hf, or that of "
+         "hf: safetensors for transformers; gguf: one model.gguf for llama.cpp and its kin [hf; gguf with "
          "--quantize]"},
     {.name = "quantize",
-     .placeholder = "int8|int4|q8_0|q4_0",
-     .help = "Store matrices as small integers: int8 and int4 in hf (compressed-tensors), q8_0 and q4_0 in "
-             "gguf [fp32]"},
+     .placeholder = "q8_0|q4_0",
+     .help = "Store the matrices of a gguf as small integers [fp32]"},
     {.name = "evaluate",
      .help = "Print loss and accuracy on the job's test data, in fp32 and as --quantize stores it"},
     kColorOption,
     kHelpOption};
 
 using ExportOptions = Values<kOptionsOfExport>;
-
-constexpr std::string_view kTypesOfHf[] = {"int8", "int4"}, kTypesOfGguf[] = {"q8_0", "q4_0"};
-
-bool has(std::span<const std::string_view> types, const std::string& type) {
-  return std::ranges::find(types, type) != types.end();
-}
 
 // The format follows from the type where only that is given.
 Status read_format(const ExportOptions& options, worker::ExportRequest* request) {
@@ -42,12 +32,10 @@ Status read_format(const ExportOptions& options, worker::ExportRequest* request)
     return usage(quoted(*format) + ": expected hf or gguf");
   if (format) request->format = format->value;
   if (!quantize) return {};
-  const bool of_hf = has(kTypesOfHf, quantize->value), of_gguf = has(kTypesOfGguf, quantize->value);
-  if (!of_hf && !of_gguf) return usage(quoted(*quantize) + ": expected int8, int4, q8_0 or q4_0");
-  if (format && of_gguf != (format->value == "gguf"))
-    return usage(quoted(*quantize) + ": the format " + format->value + " has no such type (it has " +
-                 (of_hf ? "q8_0 and q4_0)" : "int8 and int4)"));
-  request->format = of_gguf ? "gguf" : "hf";
+  if (quantize->value != "q8_0" && quantize->value != "q4_0")
+    return usage(quoted(*quantize) + ": expected q8_0 or q4_0");
+  if (format && format->value == "hf") return usage(quoted(*quantize) + ": only the format gguf has it");
+  request->format = "gguf";
   request->quantize = quantize->value;
   return {};
 }
@@ -72,9 +60,8 @@ constinit const Command kExportCommand{
         "`transformers.AutoModelForCausalLM.from_pretrained(\"DIR\")` loads them. The "
         "tokenizer of the job, if its data had one, goes with them, for AutoTokenizer.\n\n--format gguf "
         "writes model.gguf alone, with the tokenizer in it. --quantize stores the matrices as small "
-        "integers, "
-        "which take a quarter or an eighth of the space.\n\nOnly gpt2 is a model of transformers and "
-        "llama.cpp. docs/model.md tells how PyTorch loads the others.",
+        "integers, which take about a quarter or a seventh of the space.\n\nOnly gpt2 is a model of "
+        "transformers and llama.cpp. docs/model.md tells how PyTorch loads the others.",
     .argument = "RUN",
     .second = "DIR",
     .options = kOptionsOfExport,

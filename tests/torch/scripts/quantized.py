@@ -1,9 +1,9 @@
-"""Compares quantized exports of a GPT-2 with PyPI's gguf, or compressed-tensors, and with transformers.
+"""Compares quantized exports of a GPT-2 with PyPI's gguf and with transformers.
 
   quantized.py MODEL DIRECTORY...
 
 MODEL is the run's model.safetensors, a DIRECTORY what `dtrun export --quantize` made of it. Prints of each by how much the logits
-of transformers' model of it differ from those of a GPT-2 whose matrices are quantized and dequantized by the libraries.
+of transformers' model of it differ from those of a GPT-2 whose matrices are quantized and dequantized by gguf.
 """
 
 import json
@@ -77,32 +77,11 @@ def check_gguf(path, tensors):
     return back
 
 
-def check_packed(config, tensors):
-    """The weights as compressed-tensors' scales and roundings leave them."""
-    from compressed_tensors.quantization import QuantizationArgs
-    from compressed_tensors.quantization.lifecycle.forward import fake_quantize
-    from compressed_tensors.quantization.utils import calculate_qparams
-    scheme = QuantizationArgs(**config["quantization_config"]["config_groups"]["group_0"]["weights"])
-    back = dict(tensors)
-    for name, weights in tensors.items():
-        if not name.endswith(MATRICES):
-            continue
-        rows = torch.tensor(weights.T.copy())
-        blocks = rows.reshape(rows.shape[0], -1, scheme.group_size or rows.shape[1])
-        scale, zero = calculate_qparams(blocks.amin(-1), blocks.amax(-1), scheme)
-        back[name] = fake_quantize(rows, scale, zero, scheme).numpy().T
-    return back
-
-
 def compare(directory, hub, tensors):
-    if (directory / "model.gguf").exists():
-        back = check_gguf(directory / "model.gguf", tensors)
-        # transformers does not look at a GGUF's context length.
-        theirs = AutoModelForCausalLM.from_pretrained(directory, gguf_file="model.gguf", dtype=torch.float32,
-                                                      n_positions=hub["n_positions"]).eval()
-    else:
-        back = check_packed(json.loads((directory / "config.json").read_text()), tensors)
-        theirs = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
+    back = check_gguf(directory / "model.gguf", tensors)
+    # transformers does not look at a GGUF's context length.
+    theirs = AutoModelForCausalLM.from_pretrained(directory, gguf_file="model.gguf", dtype=torch.float32,
+                                                  n_positions=hub["n_positions"]).eval()
     ours = GPT2LMHeadModel(GPT2Config(**hub)).eval()
     missing = ours.load_state_dict({f"transformer.{name}": torch.tensor(numpy.ascontiguousarray(v)) for name, v in back.items()},
                                    strict=False)

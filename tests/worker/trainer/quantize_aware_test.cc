@@ -29,11 +29,11 @@ TEST_CASE("a lane's loss and gradient are those of the rounded weights, in group
     CAPTURE(named.name);
     const Problem problem(named.program, 4);
     const Outcomes plain = run_lane(named.program, problem, problem.parameters);
-    for (const QuantizeAware how : {QuantizeAware::kInt8, QuantizeAware::kInt4}) {
+    for (const Quantization how : {Quantization::kQ8_0, Quantization::kQ4_0}) {
       Program aware = named.program;
       aware.quantize_aware = how;
       std::vector<float> rounded(aware.size);
-      round_matrices(aware, static_cast<Quantization>(how), problem.parameters.data(), rounded.data());
+      round_matrices(aware, how, problem.parameters.data(), rounded.data());
       const Outcomes got = run_lane(aware, problem, problem.parameters);
       CHECK(got == run_lane(named.program, problem, rounded));
       CHECK(got != plain);
@@ -45,7 +45,7 @@ TEST_CASE("rounded weights give the same bytes for any number of workers and lan
   const Job job;
   const auto config = [&](const std::string& output) {
     JobConfig aware = job.config(output);
-    aware.train.quantize_aware = QuantizeAware::kInt4;
+    aware.train.quantize_aware = Quantization::kQ4_0;
     return aware;
   };
   run_job(config("1x1"), 1);

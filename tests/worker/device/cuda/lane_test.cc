@@ -239,13 +239,13 @@ TEST_CASE("rounded weights are what the CPU rounds them to, in evaluations too a
       plain.bf16 = bf16;
       const Problem problem(plain, 2);
       OnGpu exact(plain, 2);
-      for (const QuantizeAware how : {QuantizeAware::kInt8, QuantizeAware::kInt4}) {
+      for (const Quantization how : {Quantization::kQ8_0, Quantization::kQ4_0}) {
         Program aware = plain;
         aware.quantize_aware = how;
         OnGpu gpu(aware, 2);
         std::vector<float> weights = problem.parameters, rounded(weights.size());
         for (int change = 0; change < 2; ++change) {
-          round_matrices(aware, static_cast<Quantization>(how), weights.data(), rounded.data());
+          round_matrices(aware, how, weights.data(), rounded.data());
           gpu.load(weights);
           exact.load(rounded);
           CHECK(same_bits(gpu.train(problem.microbatch(2)), exact.train(problem.microbatch(2))));

@@ -100,7 +100,7 @@ TEST_CASE("with a teacher and rounded weights any number of ranks trains to the 
   const auto config = [&](const std::string& output) {
     JobConfig taught = small_job(job, output);
     taught.train.bf16 = false, taught.train.logging_steps = 1;
-    taught.train.quantize_aware = QuantizeAware::kInt4;
+    taught.train.quantize_aware = Quantization::kQ4_0;
     taught.train.distill_from = teacher.output_dir;
     return taught;
   };

@@ -56,7 +56,7 @@ class PlannedLane final : public Lane, private LaneMemory {
   void parameters_changed(const float* weights) override {
     weights_ = weights;
     if (const auto& aware = program().quantize_aware) {
-      round_matrices(program(), static_cast<Quantization>(*aware), weights, rounded_.data());
+      round_matrices(program(), *aware, weights, rounded_.data());
       weights_ = rounded_.data();
     }
     matmuls_.parameters_changed(weights_, program().size);

@@ -1,5 +1,5 @@
-// Weights rounded as an export with --quantize int8 or int4 stores them, with the bits of
-// worker/quantize/blocks.h. elementwise.h has the rules for all kernels.
+// Weights rounded as an export with --quantize stores them, with the bits of worker/quantize/blocks.h.
+// elementwise.h has the rules for all kernels.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -9,12 +9,12 @@
 
 namespace dtrun::worker::cuda {
 
-// Each `block` columns of a row (its last ones may be fewer) share a scale; a step has `bits`. in_first: the
-// matrix is stored as [columns, rows].
+// Each 32 columns of a row (its last ones may be fewer) share a scale. in_first: the matrix is stored as
+// [columns, rows].
 struct BlockedMatrix {
-  std::size_t rows = 0, columns = 0, block = 1;
+  std::size_t rows = 0, columns = 0;
   bool in_first = false;
-  int bits = 8;
+  bool four_bits = false;  // q4_0, else q8_0
 };
 
 // out = step * scale, in `in`'s layout. What is not finite stays so. `out` is not `in`.

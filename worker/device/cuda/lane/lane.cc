@@ -153,8 +153,7 @@ class CudaLane final : public Lane {
   }
 
   // A copy of the parameters as T, whose matrices are rounded as an export stores them.
-  const void* quantized(const float* weights, QuantizeAware how) {
-    const auto quantization = static_cast<Quantization>(how);
+  const void* quantized(const float* weights, Quantization how) {
     const std::size_t size = program_.size;
     if (!quantized_) quantized_ = arithmetic_.allocate_bytes(size * sizeof(T), "the rounded parameters");
     T* const copy = reinterpret_cast<T*>(quantized_.data());
@@ -165,14 +164,13 @@ class CudaLane final : public Lane {
       to_bf16(stream_.handle(), size, weights, copy);
     else
       check(cudaMemcpyAsync(copy, weights, size * sizeof(T), cudaMemcpyDefault, stream_.handle()), "copying");
-    for (const QuantizedMatrix& matrix : quantized_matrices(program_, quantization)) {
+    for (const QuantizedMatrix& matrix : quantized_matrices(program_)) {
       const std::size_t offset = program_.parameters[matrix.parameter].offset;
       round_matrix(stream_.handle(),
                    {.rows = matrix.rows,
                     .columns = matrix.columns,
-                    .block = block_of(quantization, matrix.columns),
                     .in_first = matrix.in_first,
-                    .bits = how == QuantizeAware::kInt8 ? 8 : 4},
+                    .four_bits = how == Quantization::kQ4_0},
                    weights + offset, copy + offset);
     }
     check_launch("round_matrix");
