@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "cmd/check/core/findings.h"
+#include "cmd/check/memory_check.h"
 #include "cmd/machine/machine.h"
-#include "cmd/plan/memory_check.h"
 #include "proto/base/answer.h"
 #include "proto/core/exit_codes.h"
 #include "worker/checkpoint/config_drift.h"

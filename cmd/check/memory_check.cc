@@ -1,4 +1,4 @@
-#include "cmd/plan/memory_check.h"
+#include "cmd/check/memory_check.h"
 
 #include <algorithm>
 #include <memory>
