@@ -39,10 +39,8 @@ std::vector<WorkerProcess*> Children::workers() {
 
 std::vector<pid_t> Children::pids(int nproc) const {
   std::vector<pid_t> pids(static_cast<std::size_t>(nproc), 0);
-  for (const auto& [serial, worker] : workers_) {
-    if (!worker->is_spare())
-      pids[static_cast<std::size_t>(worker->local_rank())] = std::max<pid_t>(0, worker->pid());
-  }
+  for (const auto& [serial, worker] : workers_)
+    pids[static_cast<std::size_t>(worker->local_rank())] = std::max<pid_t>(0, worker->pid());
   return pids;
 }
 

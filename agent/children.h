@@ -30,7 +30,7 @@ class Children {
   WorkerProcess& add(int serial, std::unique_ptr<WorkerProcess> worker);
   WorkerProcess* find(int serial);        // null: forgotten
   std::vector<WorkerProcess*> workers();  // all except forgotten ones
-  // By local rank, for `nproc` workers; 0 for one that does not run. Spares are left out.
+  // By local rank, for `nproc` workers; 0 for one that does not run.
   std::vector<pid_t> pids(int nproc) const;
   // Ends those that have not ended.
   void clear() { workers_.clear(); }

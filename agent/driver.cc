@@ -47,7 +47,6 @@ Settings settings_of(const JobSpec& spec, const Link& link, const std::string& h
   settings.builtin = std::holds_alternative<BuiltinTrainer>(spec.program);
   settings.in_memory_recovery = in_memory_recovery(spec);
   settings.nproc = spec.nproc;
-  settings.spares = spec.spares;
   settings.has_gpu_driver = !spec.gpu_reader.empty();
   settings.begin_together = spec.output.remote.has_value();
   settings.no_restart_exit_codes = spec.no_restart_exit_codes;
@@ -232,8 +231,8 @@ void Driver::listen_to_events() {
   if (spec_.on_event.empty()) return;
   hook_.emplace(spec_.on_event);
   log_.set_listener([this](std::string_view event, const std::string& line) {
-    const bool is_spare = state_.generation.number() == 0 && event == "news";
-    if (state_.generation.assignment.group_rank != 0 || is_spare || !is_for_hook(event)) return;
+    const bool outside = state_.generation.number() == 0 && event == "news";
+    if (state_.generation.assignment.group_rank != 0 || outside || !is_for_hook(event)) return;
     hook_->tell(line);
     tell_hooks_fault();
   });

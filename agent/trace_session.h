@@ -24,7 +24,7 @@ class TraceSession {
   ~TraceSession() { end(); }
   TraceSession(const TraceSession&) = delete;
 
-  // `workers`: of this node now, without spares.
+  // `workers`: of this node now.
   rendezvous::v1::TracePart answer(const rendezvous::v1::TraceOrder& order,
                                    const std::vector<WorkerProcess*>& workers);
   // The worker ends, or gets another rank: what it did until now was done as the present one.

@@ -124,11 +124,8 @@ std::optional<Event> to_event(const wire::FromCoordinator& message, const JobSpe
 wire::FromAgent to_message(const action::SendHeartbeat& send, const std::vector<pid_t>& pids,
                            const std::vector<WorkerReport>& workers) {
   wire::FromAgent message = message_of(send.generation);
-  const rendezvous::Heartbeat heartbeat{.pids = pids,
-                                        .progress = send.progress,
-                                        .outlives = send.outlives,
-                                        .spares = send.spares,
-                                        .workers = workers};
+  const rendezvous::Heartbeat heartbeat{
+      .pids = pids, .progress = send.progress, .outlives = send.outlives, .workers = workers};
   to_wire(heartbeat, message.mutable_heartbeat());
   return message;
 }

@@ -53,20 +53,13 @@ WorkerRunner::WorkerRunner(const JobSpec& spec, std::string tag, Watchdog& watch
                  [this](pid_t pid) { children_.spare(pid); }),
       trace_session_(agent.loop) {}
 
-// A spare has nothing to do.
-std::vector<WorkerProcess*> WorkerRunner::placed() {
-  std::vector<WorkerProcess*> workers = children_.workers();
-  std::erase_if(workers, [](const WorkerProcess* worker) { return worker->is_spare(); });
-  return workers;
-}
-
 rendezvous::v1::TracePart WorkerRunner::trace(const rendezvous::v1::TraceOrder& order) {
-  return trace_session_.answer(order, placed());
+  return trace_session_.answer(order, children_.workers());
 }
 
 HangGuard::View WorkerRunner::hang_view() {
   HangGuard::View view;
-  view.workers = [this] { return placed(); };
+  view.workers = [this] { return children_.workers(); };
   view.usages = [this]() -> const std::map<pid_t, WorkerUsage>& {
     return usages_.look(pids(), Loop::Clock::now());
   };
@@ -125,7 +118,6 @@ std::vector<WorkerReport> WorkerRunner::reports() {
   const GpuReading& gpus = gpu_guard_.look_now_and_then(now);
   std::vector<WorkerReport> reports(static_cast<std::size_t>(spec_.nproc));
   for (const WorkerProcess* worker : children_.workers()) {
-    if (worker->is_spare()) continue;
     WorkerReport& report = reports[static_cast<std::size_t>(worker->local_rank())];
     report = worker->signs().report();
     if (worker->generation() == agent_.state.generation.number()) report.rank = worker->rank();
@@ -217,10 +209,9 @@ void WorkerRunner::act(const action::PlaceWorker& a) {
   agent_.log.write("place_worker",
                    {{"generation", assignment.generation}, {"rank", a.rank}, {"pid", worker->pid()}});
   trace_session_.part_with(*worker);
-  const bool was_spare = worker->is_spare();
-  worker->set_place(assignment.generation, a.local_rank, a.rank, a.index == 0);
-  if (assignment.node.nproc == spec_.nproc || was_spare)
-    worker->output().set_console(planner_.prefix(a.rank, a.local_rank), spec_.output.of(a.local_rank));
+  worker->set_place(assignment.generation, a.rank, a.index == 0);
+  if (assignment.node.nproc == spec_.nproc)
+    worker->output().set_prefix(planner_.prefix(a.rank, worker->local_rank()));
   worker->send(start_message(assignment, a.rank, a.index));
 }
 
@@ -271,9 +262,8 @@ void WorkerRunner::greet(WorkerProcess& worker, int serial, const control::Hello
   const bool may = agent_.state.settings.in_memory_recovery && spec_.nproc % unit == 0;
   const bool outlives = same && hello.outlives() && may;
   if (outlives) events_.happened(event::WorkerOutlives{.serial = serial, .unit = unit});
-  const bool has_file = unit > 1 && !worker.is_spare();
   worker.send(
-      hello_ack(outlives, has_file ? unit_file(worker.local_rank() - worker.local_rank() % unit) : ""));
+      hello_ack(outlives, unit > 1 ? unit_file(worker.local_rank() - worker.local_rank() % unit) : ""));
 }
 
 // A unit's workers are started at once, so the number of its first process is theirs alone.

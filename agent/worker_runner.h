@@ -106,7 +106,6 @@ class WorkerRunner {
   void ended(int serial, WorkerOutcome outcome, bool never_ran);
   void note_cause(WorkerOutcome* outcome);
   void tell_people(const std::string& text);
-  std::vector<WorkerProcess*> placed();
   HangGuard::View hang_view();
   std::string store_of(std::int64_t generation) const;  // prefix of the keys
 

@@ -47,21 +47,15 @@ class Variables {
   std::vector<std::string> entries_;
 };
 
-void set_own_ranks(const WorkerSetting& setting, int first_rank, int local_rank, Variables* env) {
-  env->set("RANK", first_rank + local_rank);
-  env->set("ROLE_RANK", first_rank + local_rank);  // one role per job
-  env->set("LOCAL_RANK", setting.first_local_rank + local_rank);
-}
-
-void set_ranks(const WorkerSetting& setting, const Assignment& assignment, std::optional<int> local_rank,
-               Variables* env) {
+void set_ranks(const WorkerSetting& setting, const Assignment& assignment, int local_rank, Variables* env) {
   const rendezvous::Node& here = assignment.node;
-  for (const char* own : {"RANK", "ROLE_RANK", "LOCAL_RANK"}) env->erase(own);
-  if (local_rank) set_own_ranks(setting, here.first_rank, *local_rank, env);
+  env->set("RANK", here.first_rank + local_rank);
+  env->set("LOCAL_RANK", setting.first_local_rank + local_rank);
   env->set("WORLD_SIZE", assignment.world_size);
   env->set("LOCAL_WORLD_SIZE", std::max(here.nproc, setting.local_world_size));
   env->set("GROUP_RANK", assignment.group_rank);
   env->set("GROUP_WORLD_SIZE", assignment.node_count);
+  env->set("ROLE_RANK", here.first_rank + local_rank);  // one role per job
   env->set("ROLE_WORLD_SIZE", assignment.world_size);
 }
 
@@ -104,8 +98,7 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& inhe
   set_ranks(setting, assignment, worker.local_rank, &env);
   set_job(setting, assignment, &env);
   if (setting.gpus_by_address) env.set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
-  if (setting.virtual_local_rank && worker.local_rank)
-    set_virtual_local_rank(setting.first_local_rank + *worker.local_rank, &env);
+  if (setting.virtual_local_rank) set_virtual_local_rank(setting.first_local_rank + worker.local_rank, &env);
   env.erase("TORCHELASTIC_ERROR_FILE");
   if (!error_file.empty()) env.set("TORCHELASTIC_ERROR_FILE", error_file);
   env.erase(kEnvControlFd);

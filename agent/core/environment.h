@@ -1,7 +1,6 @@
 // A worker's environment and command line. Pure: the agent's own environment is an argument.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,8 +25,8 @@ struct WorkerSetting {
 };
 
 struct WorkerNumbers {
-  int serial = 0;                      // of its process among all of this agent's
-  std::optional<int> local_rank = {};  // none: a spare, which has no ranks in its environment
+  int serial = 0;  // of its process among all of this agent's
+  int local_rank = 0;
 };
 
 // "NAME=value" entries: `inherited`, with all of torchrun's variables and ours set for that worker.

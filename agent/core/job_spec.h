@@ -128,7 +128,6 @@ struct JobSpec {
   std::string doctor = {};
   NodeCount nodes;
   int nproc = 1;                 // workers on this node
-  int spares = 0;                // that wait on it for the place of one
   std::optional<int> node_rank;  // --node_rank
   // The node's number in its cluster, if it does not claim that rank: for the first generation, and for free
   // ranks.

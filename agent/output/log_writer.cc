@@ -14,9 +14,9 @@ std::string run_folder(const std::string& run_id) {
 }
 
 std::filesystem::path worker_log_dir(const std::filesystem::path& log_dir, const std::string& run_id,
-                                     std::int64_t generation, const std::string& name) {
+                                     std::int64_t generation, int rank) {
   if (log_dir.empty()) return {};
-  return log_dir / run_folder(run_id) / ("attempt_" + std::to_string(generation)) / name;
+  return log_dir / run_folder(run_id) / ("attempt_" + std::to_string(generation)) / std::to_string(rank);
 }
 
 LogWriter::LogWriter(Console& console, Console::Stream stream, StreamPlan plan)

@@ -15,9 +15,9 @@
 
 namespace dtrun::agent {
 
-// The directory of a worker's logs; empty if `log_dir` is. `name`: its rank.
+// The directory of a worker's logs; empty if `log_dir` is.
 std::filesystem::path worker_log_dir(const std::filesystem::path& log_dir, const std::string& run_id,
-                                     std::int64_t generation, const std::string& name);
+                                     std::int64_t generation, int rank);
 
 // `run_id` as one path component.
 std::string run_folder(const std::string& run_id);
@@ -43,10 +43,7 @@ class LogWriter {
   // End of the stream: a last line without a newline is shown too.
   void finish();
 
-  void set_console(const LinePrefix& prefix, bool shown) {
-    plan_.prefix = prefix;
-    plan_.console = plan_.console || shown;  // else as before: its file may have failed
-  }
+  void set_prefix(const LinePrefix& prefix) { plan_.prefix = prefix; }
 
   std::string_view last_line() const { return tail_.last(); }
   std::vector<std::string> tail() const { return tail_.lines(); }

@@ -20,12 +20,12 @@ std::filesystem::path folder_in_use(const JobSpec& spec) {
   return trainer != nullptr && trainer->output_dir_in_use ? trainer->output_dir : "";
 }
 
-LinePrefix OutputPlanner::prefix(const std::string& rank, int local_rank) const {
+LinePrefix OutputPlanner::prefix(int rank, int local_rank) const {
   return fill_prefix(spec_.output.prefix, {spec_.role, rank, local_rank, host_});
 }
 
-StreamPlan OutputPlanner::plan(Console& console, Console::Stream stream, const std::string& rank,
-                               int local_rank, const std::filesystem::path& log_dir) {
+StreamPlan OutputPlanner::plan(Console& console, Console::Stream stream, int rank, int local_rank,
+                               const std::filesystem::path& log_dir) {
   const bool out = stream == Console::Stream::kOut;
   const OutputSpec& output = spec_.output;
   const WorkerOutput worker = output.of(local_rank);

@@ -28,10 +28,9 @@ class OutputPlanner {
   OutputPlanner(const JobSpec& spec, std::string host) : spec_(spec), host_(std::move(host)) {}
 
   // `log_dir` is the worker's own directory and exists; empty: no files.
-  // `rank` as people see it.
-  StreamPlan plan(Console& console, Console::Stream stream, const std::string& rank, int local_rank,
+  StreamPlan plan(Console& console, Console::Stream stream, int rank, int local_rank,
                   const std::filesystem::path& log_dir);
-  LinePrefix prefix(const std::string& rank, int local_rank) const;
+  LinePrefix prefix(int rank, int local_rank) const;
 
  private:
   std::shared_ptr<LogFile> filtered_file(Console& console, const std::filesystem::path& path);

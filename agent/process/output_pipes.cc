@@ -51,9 +51,9 @@ void OutputPipes::close() {
     if (stream->pipe.open()) finish(*stream);
 }
 
-void OutputPipes::set_console(const LinePrefix& prefix, const WorkerOutput& targets) {
-  out_.writer.set_console(prefix, targets.out.console);
-  err_.writer.set_console(prefix, targets.err.console);
+void OutputPipes::set_prefix(const LinePrefix& prefix) {
+  out_.writer.set_prefix(prefix);
+  err_.writer.set_prefix(prefix);
 }
 
 void OutputPipes::watch(Stream& stream) {

@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/core/job_spec.h"
 #include "agent/output/console.h"
 #include "agent/output/log_writer.h"
 #include "agent/system/loop.h"
@@ -34,8 +33,8 @@ class OutputPipes {
   // What is unread is lost; all that was read is passed on.
   void close();
 
-  // Sets the prefix of lines from now on, and shows the console those that `targets` are for.
-  void set_console(const LinePrefix& prefix, const WorkerOutput& targets);
+  // Sets the prefix of lines from now on.
+  void set_prefix(const LinePrefix& prefix);
 
   std::uint64_t bytes() const { return bytes_; }
   // Of the stream that was written to last.

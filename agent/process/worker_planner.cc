@@ -31,13 +31,6 @@ WorkerSetting setting_of(const JobSpec& spec, const std::string& tag) {
           .local_world_size = spec.local_world_size};
 }
 
-constexpr const char* kSpare = "spare";
-
-// Nodes may share the log directory.
-std::string spare_folder(int group_rank, int number) {
-  return std::string(kSpare) + "-" + std::to_string(group_rank) + "-" + std::to_string(number);
-}
-
 }  // namespace
 
 WorkerPlanner::WorkerPlanner(const JobSpec& spec, std::vector<std::string> inherited, const std::string& tag,
@@ -50,51 +43,48 @@ WorkerPlanner::WorkerPlanner(const JobSpec& spec, std::vector<std::string> inher
       scratch_(scratch) {}
 
 WorkerPlan WorkerPlanner::plan(Console& console, const Assignment& assignment, int serial, int local_rank,
-                               std::optional<int> rank) {
-  const std::string folder = rank ? std::to_string(*rank) : spare_folder(assignment.group_rank, local_rank);
+                               int rank) {
   WorkerPlan plan;
   plan.generation = assignment.generation;
   plan.local_rank = local_rank;
-  plan.rank = rank.value_or(-1);
+  plan.rank = rank;
   plan.program = trainer_ == nullptr;
-  plan_output(console, folder, &plan);
-  plan_error_file(folder, &plan);
+  plan_output(console, &plan);
+  plan_error_file(&plan);
   if (static_cast<std::size_t>(local_rank) < spec_.worker_cpus.size()) {
     plan.cpus = spec_.worker_cpus[static_cast<std::size_t>(local_rank)];
   }
   plan.tag = worker_tag(setting_.tag, serial);
-  const WorkerNumbers numbers{.serial = serial,
-                              .local_rank = rank ? std::optional(local_rank) : std::nullopt};
+  const WorkerNumbers numbers{.serial = serial, .local_rank = local_rank};
   plan.environment =
       worker_environment(inherited_, setting_, assignment, numbers, kControlFd, plan.error_file.string());
   plan.argv = trainer_ != nullptr ? std::vector<std::string>{trainer_->worker_binary.string()}
                                   : worker_arguments(std::get<ExternalProgram>(spec_.program).argv,
                                                      spec_.first_local_rank + local_rank);
-  plan_hang_files(folder, &plan);
+  plan_hang_files(&plan);
   if (trainer_ != nullptr && trainer_->in_memory_checkpoints) plan_in_memory_checkpoint(console, &plan);
   if (trainer_ != nullptr) plan_operations(&plan);
   if (!scratch_error_.empty() && !std::exchange(scratch_told_, true)) console.notice(scratch_error_);
   return plan;
 }
 
-void WorkerPlanner::plan_output(Console& console, const std::string& folder, WorkerPlan* plan) {
-  plan->log_dir = worker_log_dir(spec_.log_dir, spec_.run_id, plan->generation, folder);
+void WorkerPlanner::plan_output(Console& console, WorkerPlan* plan) {
+  plan->log_dir = worker_log_dir(spec_.log_dir, spec_.run_id, plan->generation, plan->rank);
   std::error_code ignored;  // opening the files reports it
   if (!plan->log_dir.empty()) fs::create_directories(plan->log_dir, ignored);
-  const std::string rank = plan->rank < 0 ? kSpare : folder;
-  plan->out = outputs_.plan(console, Console::Stream::kOut, rank, plan->local_rank, plan->log_dir);
-  plan->err = outputs_.plan(console, Console::Stream::kErr, rank, plan->local_rank, plan->log_dir);
+  plan->out = outputs_.plan(console, Console::Stream::kOut, plan->rank, plan->local_rank, plan->log_dir);
+  plan->err = outputs_.plan(console, Console::Stream::kErr, plan->rank, plan->local_rank, plan->log_dir);
 }
 
 // dtrun-worker reports its error over the control socket, so it needs no file in the scratch folder. In a log
 // directory the file has its place all the same.
-void WorkerPlanner::plan_error_file(const std::string& folder, WorkerPlan* plan) {
+void WorkerPlanner::plan_error_file(WorkerPlan* plan) {
   std::error_code ignored;
   fs::path dir;
   if (!plan->log_dir.empty()) {
     dir = fs::absolute(plan->log_dir, ignored);
   } else if (plan->program) {
-    dir = scratch_dir(folder);
+    dir = scratch_dir(plan->rank);
   }
   if (dir.empty()) return;
   plan->error_file = dir / "error.json";
@@ -104,12 +94,12 @@ void WorkerPlanner::plan_error_file(const std::string& folder, WorkerPlan* plan)
 // The files by which a program shows what it does: its heartbeats and, should it hang, its stacks. The
 // heartbeat file exists before the worker does, so that a program may set its time (os.utime) as well as
 // touch it.
-void WorkerPlanner::plan_hang_files(const std::string& folder, WorkerPlan* plan) {
+void WorkerPlanner::plan_hang_files(WorkerPlan* plan) {
   const std::string name = std::string(kEnvHeartbeatFile) + "=";
   std::erase_if(plan->environment, [&](const std::string& entry) { return entry.starts_with(name); });
   const bool may_be_ended = spec_.heartbeat_timeout.count() > 0 || spec_.stall_timeout.count() > 0;
   if (!plan->program && !may_be_ended) return;
-  const fs::path dir = scratch_dir(folder);
+  const fs::path dir = scratch_dir(plan->rank);
   const fs::path stacks_dir = plan->log_dir.empty() ? dir : plan->log_dir;
   if (!stacks_dir.empty()) plan->stacks_file = stacks_dir / "stacks.txt";
   if (!plan->program || dir.empty()) return;
@@ -144,7 +134,7 @@ void WorkerPlanner::plan_operations(WorkerPlan* plan) {
 
 // A temporary folder for a worker's files that are no logs, or whose job has no log directory; empty if it
 // cannot be made.
-fs::path WorkerPlanner::scratch_dir(const std::string& folder) {
+fs::path WorkerPlanner::scratch_dir(int rank) {
   if (const Status made = scratch_.make(); !made.ok()) {
     const bool in_logs = !spec_.log_dir.empty();
     scratch_error_ = made.message() + ": the workers have no " + (in_logs ? "" : "error files and ") +
@@ -152,7 +142,7 @@ fs::path WorkerPlanner::scratch_dir(const std::string& folder) {
     return {};
   }
   std::error_code error;
-  fs::path dir = scratch_.path() / folder;
+  fs::path dir = scratch_.path() / std::to_string(rank);
   fs::create_directories(dir, error);
   return dir;
 }

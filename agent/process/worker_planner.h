@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,20 +24,17 @@ class WorkerPlanner {
                 Scratch& scratch);
   WorkerPlanner(const WorkerPlanner&) = delete;
 
-  // `serial`: of its process. `rank`: the worker's, or the one that it is likely to get; none: a spare's.
-  WorkerPlan plan(Console& console, const Assignment& assignment, int serial, int local_rank,
-                  std::optional<int> rank);
-  LinePrefix prefix(int rank, int local_rank) const {
-    return outputs_.prefix(std::to_string(rank), local_rank);
-  }
+  // `serial`: of its process. `rank`: the worker's, or the one that it is likely to get.
+  WorkerPlan plan(Console& console, const Assignment& assignment, int serial, int local_rank, int rank);
+  LinePrefix prefix(int rank, int local_rank) const { return outputs_.prefix(rank, local_rank); }
 
  private:
-  void plan_output(Console& console, const std::string& folder, WorkerPlan* plan);
-  void plan_error_file(const std::string& folder, WorkerPlan* plan);
-  void plan_hang_files(const std::string& folder, WorkerPlan* plan);
+  void plan_output(Console& console, WorkerPlan* plan);
+  void plan_error_file(WorkerPlan* plan);
+  void plan_hang_files(WorkerPlan* plan);
   void plan_in_memory_checkpoint(Console& console, WorkerPlan* plan);
   void plan_operations(WorkerPlan* plan);
-  std::filesystem::path scratch_dir(const std::string& folder);
+  std::filesystem::path scratch_dir(int rank);
 
   const JobSpec& spec_;
   const BuiltinTrainer* const trainer_;  // null for another program

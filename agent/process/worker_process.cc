@@ -42,7 +42,6 @@ WorkerProcess::WorkerProcess(Loop& loop, Console& console, WorkerPlan plan, Call
       console_(console),
       plan_(std::move(plan)),
       generation_(plan_.generation),
-      local_rank_(plan_.local_rank),
       rank_(plan_.rank),
       leads_(plan_.local_rank == 0),
       callbacks_(std::move(callbacks)),
@@ -99,13 +98,8 @@ void WorkerProcess::start_failed(const Status& status) {
   callbacks_.ended(outcome(), exit_code_ == 126 || exit_code_ == 127);
 }
 
-std::string WorkerProcess::name() const {
-  return is_spare() ? "a spare of this node" : "rank " + std::to_string(rank_);
-}
-
-void WorkerProcess::set_place(std::int64_t generation, int local_rank, int rank, bool leads) {
+void WorkerProcess::set_place(std::int64_t generation, int rank, bool leads) {
   generation_ = generation;
-  local_rank_ = local_rank;
   rank_ = rank;
   leads_ = leads;
   signs_.begin_generation();
@@ -202,7 +196,7 @@ void WorkerProcess::count_as_ended() {
 
 WorkerOutcome WorkerProcess::outcome() const {
   WorkerOutcome outcome;
-  outcome.local_rank = local_rank_;
+  outcome.local_rank = plan_.local_rank;
   outcome.rank = rank_;
   outcome.pid = last_pid_;
   outcome.exit_code = condemned_ ? kExitSoftware : exit_code_;

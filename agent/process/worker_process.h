@@ -28,8 +28,8 @@ namespace dtrun::agent {
 
 struct WorkerPlan {
   std::int64_t generation = 0;
-  int local_rank = 0;  // of a spare: a number behind those of workers
-  int rank = 0;        // of a spare: -1
+  int local_rank = 0;
+  int rank = 0;
   std::vector<std::string> argv;
   std::vector<std::string> environment;
   // Not the built-in trainer: its standard input is ours, and it need not use its control socket.
@@ -68,7 +68,7 @@ class WorkerProcess {
   pid_t pid() const { return pid_; }     // -1 before its start and after its end
   bool ended() const { return ended_; }  // also its output
   const std::string& tag() const { return plan_.tag; }
-  int local_rank() const { return local_rank_; }
+  int local_rank() const { return plan_.local_rank; }
   WorkerMemory memory() const {
     return {.in_memory_checkpoint = plan_.in_memory_checkpoint_fd >= 0,
             .operations = plan_.operations_fd >= 0};
@@ -83,11 +83,10 @@ class WorkerProcess {
   const std::filesystem::path& log_dir() const { return plan_.log_dir; }
   // Its rank in the newest generation that it has, or had, a part in; before that its plan's.
   int rank() const { return rank_; }
-  bool is_spare() const { return rank_ < 0; }
-  std::string name() const;  // for people: "rank 3"
+  std::string name() const { return "rank " + std::to_string(rank_); }  // for people
   std::int64_t generation() const { return generation_; }
   bool leads() const { return leads_; }  // the node's workers
-  void set_place(std::int64_t generation, int local_rank, int rank, bool leads);
+  void set_place(std::int64_t generation, int rank, bool leads);
   bool has_log_dir() const { return !plan_.log_dir.empty(); }
   const std::filesystem::path& stacks_file() const { return plan_.stacks_file; }
   OutputPipes& output() { return output_; }
@@ -131,7 +130,6 @@ class WorkerProcess {
   Console& console_;
   WorkerPlan plan_;
   std::int64_t generation_;
-  int local_rank_;
   int rank_;
   bool leads_;
   Callbacks callbacks_;

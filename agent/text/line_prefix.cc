@@ -38,7 +38,7 @@ std::vector<Token> tokens_of(const std::string& text) {
 
 std::string value_of(const std::string& name, const PrefixFields& fields) {
   if (name == "role") return fields.role;
-  if (name == "rank") return fields.rank;
+  if (name == "rank") return std::to_string(fields.rank);
   if (name == "local_rank") return std::to_string(fields.local_rank);
   return fields.host;
 }

@@ -13,7 +13,7 @@ namespace dtrun::agent {
 
 struct PrefixFields {
   std::string role;
-  std::string rank = "0";
+  int rank = 0;
   int local_rank = 0;
   std::string host;
 };

@@ -52,12 +52,6 @@ inline constexpr OptionEntry kOptions[] = {
              "dtrun package for it), or all restart, from the newest checkpoint (checkpoint) "
              "[memory for the built-in trainer, else checkpoint]",
      .group = group::kJob},
-    {.name = "spares",
-     .placeholder = "N",
-     .help =
-         "Workers more on this node, that have loaded and wait: one takes the place of a worker that ends. "
-         "For scripts with the dtrun package and --recovery memory (docs/worker-kit.md) [0]",
-     .group = group::kJob},
     {.name = "node_rank",
      .placeholder = "N",
      .help = "Rank of this node among the nodes [the cluster's, else given by the coordinator]",

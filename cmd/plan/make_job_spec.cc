@@ -8,7 +8,6 @@
 #include <set>
 #include <span>
 
-#include "agent/core/environment.h"
 #include "cmd/machine/cpu_binding.h"
 #include "cmd/machine/device_choice.h"
 #include "cmd/plan/cluster_place.h"
@@ -308,38 +307,6 @@ Status read_recovery(Draft& draft, bool* in_memory_recovery) {
   return {};
 }
 
-// What a worker is told at its start and a spare cannot know.
-std::string promised_place(const JobSpec& spec) {
-  if (spec.virtual_local_rank) return "--virtual_local_rank";
-  if (!spec.worker_cpus.empty()) return "--numa_binding";
-  const std::vector<std::string>& argv = std::get<ExternalProgram>(spec.program).argv;
-  return agent::worker_arguments(argv, 0) != agent::worker_arguments(argv, 1) ? "$local_rank in its arguments"
-                                                                              : "";
-}
-
-Status read_spares(Draft& draft) {
-  const auto chosen = draft.options.given("spares");
-  if (!chosen) return {};
-  JobSpec& spec = draft.spec;
-  const int most = kMaxWorkersPerNode - spec.nproc;
-  Result<int> count = parse_int(*chosen, 0, "a number of workers, 0 or more");
-  if (!count.ok() || count.value() == 0) return count.status();
-  if (count.value() > most) return usage(quoted(*chosen) + ": at most " + std::to_string(most) + " here");
-  if (draft.config)
-    return usage(quoted(*chosen) +
-                 ": spares are for other programs; a worker of the built-in trainer loads "
-                 "beside the others anyway, so leave it out");
-  if (!in_memory_recovery(spec))
-    return usage(quoted(*chosen) +
-                 " needs --recovery memory, and a script with the dtrun package "
-                 "(docs/worker-kit.md): any other begins again whole, with new workers");
-  if (const std::string promised = promised_place(spec); !promised.empty())
-    return usage(quoted(*chosen) + ": a spare does not know its place when it starts, as " + promised +
-                 " needs; leave out one of them");
-  spec.spares = count.value();
-  return {};
-}
-
 Status read_trainer(Draft& draft) {
   int lanes = 1;
   bool in_memory_recovery = draft.config.has_value();
@@ -404,7 +371,7 @@ Result<JobSpec> make_job_spec(const Options& options, const Machine& machine, co
   const Status status =
       run_parts(draft, {read_program, read_place, read_workers, read_rendezvous_options, tell_place,
                         read_topology, read_device, read_trainer, read_policy, read_times, read_accepted,
-                        read_virtual_local_rank, read_cpus, read_spares, read_output_options});
+                        read_virtual_local_rank, read_cpus, read_output_options});
   if (!status.ok()) return status;
   return std::move(draft.spec);
 }

@@ -33,7 +33,7 @@ Status read_streams(Draft& draft) {
   RETURN_IF_ERROR(draft.read("tee", &teed, parse_streams));
   const bool chosen = redirects || tee;
   if (!chosen) teed.all = spec.log_dir.empty() ? 0 : 3;
-  for (int rank = 0; rank < spec.nproc + spec.spares; ++rank) {
+  for (int rank = 0; rank < spec.nproc; ++rank) {
     const auto targets = [&](int bit) {
       const bool to_both = teed.of(rank) & bit, to_file = redirected.of(rank) & bit;
       return StreamTargets{.console = to_both || !to_file, .file = to_both || to_file, .filtered = to_both};
@@ -52,7 +52,7 @@ Status read_rank_filter(Draft& draft) {
   const auto option = draft.options.given("local_ranks_filter");
   if (!option || option->value.empty()) return {};
   ASSIGN_OR_RETURN(std::set<int> ranks, parse_ranks(*option));
-  for (int rank = 0; rank < draft.spec.nproc + draft.spec.spares; ++rank) {
+  for (int rank = 0; rank < draft.spec.nproc; ++rank) {
     if (ranks.count(rank)) continue;
     WorkerOutput& worker = draft.spec.output.workers[static_cast<std::size_t>(rank)];
     worker.out.console = worker.err.console = false;

@@ -101,7 +101,6 @@ std::string plan_json(const JobSpec& spec) {
   plan["place"] = or_null(spec.place);
   plan["nnodes"] = {{"min", spec.nodes.min}, {"max", spec.nodes.max}};
   plan["nproc_per_node"] = spec.nproc;
-  plan["spares"] = spec.spares;
   plan["node_rank"] = spec.node_rank;
   plan["topology"] = spec.topology.empty() ? Json(nullptr) : Json(spec.topology);
   plan["cpus"] = or_null(spec.cpus);

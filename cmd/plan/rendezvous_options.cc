@@ -315,7 +315,7 @@ Status read_conf(Draft& draft) {
 }
 
 Status settle_hosting(Draft& draft) {
-  if (stands_alone(draft)) return {};  // spares asking for addresses
+  if (stands_alone(draft)) return {};  // without asking for addresses
   draft.meeting.min_nodes = draft.spec.nodes.min;
   draft.meeting.max_nodes = draft.spec.nodes.max;
   HostingDecision decision = decide_hosting(draft.meeting, draft.machine.own_addresses(draft.meeting.hosts));

@@ -197,7 +197,6 @@ struct Heartbeat {
   std::vector<int> pids;                   // by local rank; 0: that worker does not run
   std::optional<Progress> progress = {};   // as one of its workers said last; none: they report none
   bool outlives = false;                   // its workers outlive generations
-  int spares = 0;                          // workers more, that wait for a place
   std::vector<WorkerReport> workers = {};  // by local rank, as pids
 
   bool operator==(const Heartbeat&) const = default;
@@ -280,7 +279,7 @@ struct WaitStatus {
   int joined = 0;
   int min_nodes = 0;
   int max_nodes = 0;
-  bool spare = false;
+  bool run_goes_on = false;   // without this node, which waits for a place
   Millis restart_in = 0;      // of the back-off before a restart, 0: none
   std::string reason;         // of that restart
   std::vector<News> missing;  // nodes known to be gone, or refused, the newest last; without their texts

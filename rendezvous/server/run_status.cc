@@ -37,7 +37,6 @@ void write(const Member& member, Millis now, v1::MemberStatus* wire) {
   wire->set_address(member.join.address);
   wire->set_nproc(member.join.nproc);
   for (int pid : member.report.pids) wire->add_pids(pid);
-  wire->set_spares(member.report.spares);
   wire->set_heartbeat_age_s(seconds(now - member.last_seen));
   wire->set_device(member.join.device);
   wire->set_gpu(member.join.gpu);
@@ -103,15 +102,15 @@ void write_of_rank_0(const State& state, v1::RunStatus* status) {
   if (progress.checkpoints) to_wire(*progress.checkpoints, status->mutable_checkpoints());
 }
 
-void write_spares(const State& state, Millis now, v1::RunStatus* status) {
-  std::vector<const Member*> spares;
+void write_waiting(const State& state, Millis now, v1::RunStatus* status) {
+  std::vector<const Member*> waiting;
   for (const auto& [id, member] : state.members)
-    if (state.phase == Phase::kGathering || !member.seat) spares.push_back(&member);
-  std::sort(spares.begin(), spares.end(),
+    if (state.phase == Phase::kGathering || !member.seat) waiting.push_back(&member);
+  std::sort(waiting.begin(), waiting.end(),
             [](const Member* a, const Member* b) { return a->order < b->order; });
-  for (const Member* spare : spares) {
+  for (const Member* member : waiting) {
     v1::MemberStatus* wire = status->add_members();
-    write(*spare, now, wire);
+    write(*member, now, wire);
     wire->set_state(v1::MemberStatus::WAITING);
     wire->set_group_rank(-1);
   }
@@ -146,7 +145,7 @@ v1::RunStatus status_of(const State& state, Millis now) {
   if (state.deadlines.restart != kNever) status.set_restart_in_s(seconds(state.deadlines.restart - now));
   if (current.membership && state.phase != Phase::kGathering) write_seats(state, now, &status);
   write_of_rank_0(state, &status);
-  write_spares(state, now, &status);
+  write_waiting(state, now, &status);
   const bool waits = state.phase == Phase::kGathering && state.deadlines.join != kNever;
   if (waits) status.set_join_timeout_left_s(seconds(std::max<Millis>(0, state.deadlines.join - now)));
   for (const News& news : state.news.all(now)) to_wire(news, status.add_news());

@@ -256,12 +256,12 @@ class JobMetrics::RunWriter {
 
   void write_nodes() {
     std::array<int, std::size(kStateNames)> count{};
-    int spares = 0;
+    int waiting = 0;
     for (const MemberStatus& member : status_.members()) {
       const auto state = static_cast<std::size_t>(member.state());
       if (state < count.size()) ++count[state];
       const std::string node = member.group_rank() >= 0 ? std::to_string(member.group_rank())
-                                                        : "spare-" + std::to_string(spares++);
+                                                        : "waiting-" + std::to_string(waiting++);
       const LabelText labels = label_text({{"host", member.host()}, {"node", node}});
       if (member.heartbeat_age_s() >= 0)
         add("dtrun_node_heartbeat_age_seconds", kGauge, "Time since the coordinator last heard from a node.",

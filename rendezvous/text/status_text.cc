@@ -148,14 +148,6 @@ std::string gpu_lines(const RunStatus& run) {
   return text;
 }
 
-std::string spare_lines(const RunStatus& run) {
-  std::string text;
-  for (const MemberStatus& member : run.members())
-    if (member.spares() > 0)
-      text += "  " + member.host() + " has " + counted(member.spares(), "spare") + "\n";
-  return text;
-}
-
 // The news of nodes, the newest last.
 std::string news_lines(const RunStatus& run) {
   std::string text;
@@ -241,7 +233,6 @@ Json json_of(const MemberStatus& member) {
   for (int i = 0; member.group_rank() >= 0 && i < member.nproc(); ++i)
     json["ranks"].push_back(member.first_rank() + i);
   json["pids"] = std::vector<int>(member.pids().begin(), member.pids().end());
-  if (member.spares() > 0) json["spares"] = member.spares();
   json["heartbeat_age"] = member.heartbeat_age_s() >= 0 ? Json(member.heartbeat_age_s()) : Json(nullptr);
   if (!member.device().empty()) json["device"] = member.device();
   if (!member.gpus().empty()) {
@@ -263,7 +254,7 @@ std::string status_text(const RunStatus& run, const std::string& endpoint, const
   if (run.has_progress()) text += progress_line(from_wire(run.progress())) + goodput_line(run);
   if (run.has_verdict()) text += "  " + run.verdict().text() + "\n";
   return text + (run.members_size() > 0 ? table(run) : "") + worker_lines(run) + gpu_lines(run) +
-         spare_lines(run) + news_lines(run) + page_line(run);
+         news_lines(run) + page_line(run);
 }
 
 std::string page_link(const v1::Page& page, const std::string& run_id) {

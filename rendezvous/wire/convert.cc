@@ -106,8 +106,8 @@ DTRUN_WIRE(Rejected, v1::Rejected, reason, message, job)
 
 DTRUN_WIRE(News, v1::News, kind, host, text, age)
 
-DTRUN_WIRE(WaitStatus, v1::WaitStatus, joined, min_nodes, max_nodes, spare, restart_in, reason, missing, left,
-           away, outlives, short_of_workers)
+DTRUN_WIRE(WaitStatus, v1::WaitStatus, joined, min_nodes, max_nodes, run_goes_on, restart_in, reason, missing,
+           left, away, outlives, short_of_workers)
 
 DTRUN_WIRE(Node, v1::Node, host, address, nproc, first_rank, member_id)
 

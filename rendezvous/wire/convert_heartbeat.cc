@@ -26,6 +26,6 @@ void to_wire(const Quiet& quiet, v1::Quiet* wire) { write_fields(quiet, wire); }
 
 DTRUN_WIRE(WorkerReport, v1::WorkerReport, rank, step, times, usage, quiet, gpu)
 
-DTRUN_WIRE(Heartbeat, v1::Heartbeat, pids, progress, outlives, spares, workers)
+DTRUN_WIRE(Heartbeat, v1::Heartbeat, pids, progress, outlives, workers)
 
 }  // namespace dtrun::rendezvous

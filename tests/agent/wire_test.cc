@@ -148,9 +148,9 @@ TEST_CASE("a program's words are told as far as people read them, and are always
 }
 
 TEST_CASE("heartbeats, failures and ends carry what was decided") {
-  const auto beat = to_message(
-      action::SendHeartbeat{.generation = 7, .progress = Progress{.step = 3}, .outlives = true, .spares = 2},
-      {11, 0}, {WorkerReport{.step = 3}, {}});
+  const auto beat =
+      to_message(action::SendHeartbeat{.generation = 7, .progress = Progress{.step = 3}, .outlives = true},
+                 {11, 0}, {WorkerReport{.step = 3}, {}});
   CHECK(beat.generation() == 7);
   CHECK(beat.heartbeat().pids_size() == 2);
   CHECK(beat.heartbeat().pids(0) == 11);
@@ -158,7 +158,6 @@ TEST_CASE("heartbeats, failures and ends carry what was decided") {
   REQUIRE(beat.heartbeat().workers_size() == 2);
   CHECK(beat.heartbeat().workers(0).step() == 3);
   CHECK(beat.heartbeat().outlives());
-  CHECK(beat.heartbeat().spares() == 2);
   CHECK_FALSE(to_message(action::SendHeartbeat{.generation = 7}, {}, {}).heartbeat().has_progress());
   WorkerOutcome outcome;
   outcome.rank = 4;

@@ -168,19 +168,6 @@ class KitJob:
             return (steps[-1]["gen"], pids) if len(pids) == self.world and len(here) > 4 * self.world else None
         return self.wait_for(found)
 
-    def spares(self, count):
-        """The pids of so many spares that wait, the latest last; waits for them."""
-        def found():
-            ended = {line["pid"] for line in self.events("worker_ended") + self.events("place_worker")}
-            waiting = [line["pid"] for line in self.events("worker_ready") if line["rank"] == -1 and line["pid"] not in ended]
-            return waiting if len(waiting) >= count else None
-        return self.wait_for(found)
-
-    def spare(self):
-        """The pid of the latest spare that waits; waits for one."""
-        waiting = self.spares(1)
-        return waiting and waiting[-1]
-
     def kill_often(self, faults, number=signal.SIGKILL):
         """Kills a worker each time that the world is whole again: [(time, generation)]."""
         kills, generation = [], -1
@@ -211,15 +198,11 @@ class KitJob:
             yield [(time - at) * 1e3 for time in times]
 
 
-def check_steps(test, job, total, killed=()):
+def check_steps(test, job, total):
     """Every step was done, all ranks had the same parameters after each (with units, all with the same place in theirs), and
-    nobody did one twice; all ended alike. Where several workers were `killed` (pids) a step may be lost with those who had its
-    gradients: the others do it again, as fewer, with other bits."""
+    nobody did one twice; all ended alike."""
     seen, hashes, done = set(), collections.defaultdict(set), collections.Counter()
-    kept = {(line["step"], line["gen"]) for line in job.lines("step") if line["pid"] not in killed}
     for line in job.lines("step"):
-        if (line["step"], line["gen"]) not in kept:
-            continue
         seen.add(line["step"])
         hashes[line["step"], line["place"]].add(line["hash"])
         done[line["pid"], line["step"]] += 1

@@ -72,8 +72,8 @@ class KitTest(unittest.TestCase):
 
     def test_a_rank_dies_while_its_peers_connect_to_it(self):
         """Of two ranks the one with the higher port connects, and the other waits for that, which nothing but its agent ends.
-        Rank 0 comes new each time; rank 2 holds the state."""
-        job = self.run_job(faults="forward:0:9,connect:0:3,connect:0:5,connect:0:7", pause=0.1, whole=3)
+        Rank 0 comes new each time, and at last dies before its peers know where to reach it; rank 2 holds the state."""
+        job = self.run_job(faults="forward:0:9,connect:0:3,connect:0:5,meet:0:7", pause=0.1, whole=3)
         check_steps(self, job, STEPS)
         self.assertNotIn("did not leave the generation", job.errors())
         self.assertEqual(len(self.survivors_of(job)), 2, job.errors())

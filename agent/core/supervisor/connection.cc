@@ -67,7 +67,8 @@ void Connection::on(const event::WaitStatus& e) {
     own_.notice_at.reset();
     return;
   }
-  const bool news = !own_.waiting || own_.waiting->joined != e.joined || own_.waiting->spare != e.spare ||
+  const bool news = !own_.waiting || own_.waiting->joined != e.joined ||
+                    own_.waiting->run_goes_on != e.run_goes_on ||
                     own_.waiting->short_of_workers != e.short_of_workers;
   own_.waiting = e;
   own_.waiting_at = now_;
@@ -107,10 +108,8 @@ void Connection::beat() {
 }
 
 void Connection::send_heartbeat() {
-  emit(action::SendHeartbeat{.generation = generation(),
-                             .progress = s.generation.progress,
-                             .outlives = s.workers_warm_up(),
-                             .spares = s.workers.ready_spares()});
+  emit(action::SendHeartbeat{
+      .generation = generation(), .progress = s.generation.progress, .outlives = s.workers_warm_up()});
 }
 
 void Connection::tell_lost() {

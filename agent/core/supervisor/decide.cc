@@ -76,7 +76,6 @@ class Dispatcher {
   void on(const event::Tick& e) {
     if (turn_.state.ending.ended) return;
     connection_.on(e);
-    workers_.on(e);
     generation_.on(e);
     settle();
     connection_.remind();
@@ -117,7 +116,6 @@ std::optional<Millis> next_deadline(const State& s) {
   };
   if (s.ending.ended) return next;
   consider(s.connection.heartbeat_at);
-  consider(s.workers.spares_at);
   consider(s.generation.notice_at);
   consider(s.generation.pause_at);
   consider(s.generation.kill_at);

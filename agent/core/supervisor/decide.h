@@ -107,7 +107,7 @@ namespace action {
 struct Spawn {
   int serial = 0;
   int local_rank = 0;
-  std::optional<int> rank = {};  // none: a spare's
+  int rank = 0;  // the worker's, or the one that it is likely to get
 };
 // A generation begins. Workers that wait for it get their place by PlaceWorker.
 struct StartWorkers {
@@ -115,7 +115,7 @@ struct StartWorkers {
   std::vector<Spawn> spawn;
 };
 // Processes that a generation could not start with: outside of any, so that they have loaded when the next
-// one begins, as spares have, or in one, as the GPUs were not free.
+// one begins, or in one, as the GPUs were not free.
 struct WarmUp {
   std::vector<Spawn> spawn;
 };
@@ -126,7 +126,6 @@ struct AskGpu {       // answer GpuFound: what its GPU has to do with a failure
 };
 struct PlaceWorker {
   int serial = 0;
-  int local_rank = 0;  // a spare has taken it
   int rank = 0;
   int index = 0;  // among this node's workers of the generation
 };
@@ -162,7 +161,6 @@ struct SendHeartbeat {
   std::int64_t generation = 0;
   std::optional<Progress> progress = {};
   bool outlives = false;  // this node's workers, generations
-  int spares = 0;         // that wait
 };
 struct SendFailure {
   std::int64_t generation = 0;

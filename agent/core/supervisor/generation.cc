@@ -47,7 +47,6 @@ void Generation::begin_next() {
   if (workers_.hold(spawn)) spawn.clear();
   emit(action::StartWorkers{.assignment = own_.assignment, .spawn = std::move(spawn)});
   own_.kept = workers_.place_ready();
-  workers_.start_spares();
   connection_.send_heartbeat();
 }
 
@@ -87,7 +86,6 @@ void Generation::on(const event::WorkerCompleted& e) {
 // ---- its workers fail
 
 const Worker* Generation::on(const event::WorkerExited& e) {
-  if (workers_.replace_spare(e)) return nullptr;
   const Worker* worker = workers_.ended(e);
   if (worker == nullptr) return nullptr;
   workers_.end_broken_units();

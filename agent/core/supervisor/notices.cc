@@ -38,14 +38,14 @@ std::string left_text(const State& s, Millis now) {
   return whole_seconds_text(s.connection.waiting_at + s.connection.waiting->left - now) + " left";
 }
 
-std::string why_spare(const State& s, const rendezvous::WaitStatus& w) {
+std::string why_outside(const State& s, const rendezvous::WaitStatus& w) {
   if (w.away > 0)
     return counted(w.away, "node") + " of the run " + (w.away == 1 ? "is" : "are") +
            " out of touch; this node waits for a place";
   if (w.joined > w.max_nodes)
-    return "all " + counted(w.max_nodes, "place") + " of the run are taken; this node waits as a spare";
+    return "all " + counted(w.max_nodes, "place") + " of the run are taken; this node waits for one";
   if (s.workers_outlive()) return "the run goes on while this node gets ready to take part";
-  return "some nodes of the run have finished already; this node waits as a spare";
+  return "some nodes of the run have finished already; this node waits for a place";
 }
 
 std::string short_of_workers_text(const State& s, Millis now) {
@@ -61,7 +61,7 @@ std::string waiting_notice(const State& s, Millis now) {
       is_loopback(s.connection.endpoint) ? " (where only agents of this machine can join)" : "";
   const std::string where =
       " at " + s.connection.endpoint + only_here + ", this node as " + s.connection.address;
-  if (w.spare) return why_spare(s, w);
+  if (w.run_goes_on) return why_outside(s, w);
   if (!w.short_of_workers.empty()) return short_of_workers_text(s, now);
   const std::string missing = missing_text(w, now - s.connection.waiting_at);
   return "joined " + count_of_nodes(w) + where + "; " + (missing.empty() ? "" : missing + "; ") +
@@ -80,7 +80,7 @@ std::string standing_notice(const State& s, Millis now) {
   }
   if (!s.connection.waiting || s.connection.waiting->max_nodes == 1 || s.connection.waiting->restart_in > 0)
     return "";
-  if (s.connection.waiting->spare) return why_spare(s, *s.connection.waiting);
+  if (s.connection.waiting->run_goes_on) return why_outside(s, *s.connection.waiting);
   if (!s.connection.waiting->short_of_workers.empty()) return short_of_workers_text(s, now);
   const std::string missing = missing_text(*s.connection.waiting, now - s.connection.waiting_at);
   return "waiting: joined " + count_of_nodes(*s.connection.waiting) + "; " + left_text(s, now) +

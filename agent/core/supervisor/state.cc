@@ -16,9 +16,7 @@ constexpr Millis kWithoutCoordinator = 30000;
 
 bool is_schedulers(int signal) { return signal == SIGTERM || signal == SIGUSR1 || signal == SIGUSR2; }
 
-int WorkersState::running() const {
-  return static_cast<int>(std::ranges::count_if(all, &Worker::alive) + std::ssize(spares));
-}
+int WorkersState::running() const { return static_cast<int>(std::ranges::count_if(all, &Worker::alive)); }
 
 int WorkersState::at_work() const {
   return static_cast<int>(std::ranges::count_if(all, [](const Worker& worker) {
@@ -27,20 +25,15 @@ int WorkersState::at_work() const {
 }
 
 int WorkersState::waiting() const {
-  const auto whole = std::ranges::count_if(all, [this](const Worker& worker) {
+  return static_cast<int>(std::ranges::count_if(all, [this](const Worker& worker) {
     return std::ranges::all_of(unit_of(worker),
                                [](const Worker& peer) { return peer.stage == Worker::kReady && !peer.lost; });
-  });
-  return std::min(static_cast<int>(whole) + ready_spares(), static_cast<int>(all.size()));
+  }));
 }
 
 std::span<const Worker> WorkersState::unit_of(const Worker& worker) const {
   const auto first = static_cast<std::size_t>(worker.local_rank - worker.local_rank % unit);
   return std::span(all).subspan(first, static_cast<std::size_t>(unit));
-}
-
-int WorkersState::ready_spares() const {
-  return static_cast<int>(std::ranges::count(spares, Worker::kReady, &Worker::stage));
 }
 
 bool WorkersState::asks_gpus() const { return std::ranges::any_of(all, &Worker::gpu_asked); }

@@ -29,7 +29,6 @@ struct Settings {
   // Its workers outlive generations: those of the built-in trainer, and of other programs those that say so.
   bool in_memory_recovery = false;
   int nproc = 1;
-  int spares = 0;  // workers more that wait, once those at work have said that they outlive generations
   bool has_gpu_driver = false;  // it is asked of the GPUs of workers that ended
   bool begin_together = false;  // a launcher starts all nodes at once: a short wait for the others is no news
   bool may_be_started_again = false;  // a scheduler tells when to stop: kExitStartAgain
@@ -69,7 +68,7 @@ struct ConnectionState {
   std::string told_restart;  // reason of the restart whose back-off was announced
 };
 
-// One of this node's workers, by local rank: its newest process. Or a spare, which has none yet.
+// One of this node's workers, by local rank: its newest process.
 struct Worker {
   enum Stage {
     kNone,     // there was none yet
@@ -78,7 +77,7 @@ struct Worker {
     kAtWork,
     kEnded,  // see outcome
   };
-  int local_rank = 0;  // of a spare: a number behind those of workers, until it takes one of theirs
+  int local_rank = 0;
   Stage stage = kNone;
   int serial = -1;        // of its process
   bool part = false;      // of the current generation; a replacement that is not stays outside until the next
@@ -96,10 +95,7 @@ struct Worker {
 
 // Written by Workers.
 struct WorkersState {
-  std::vector<Worker> all;          // by local rank
-  std::vector<Worker> spares;       // that have a process
-  int lost_spares = 0;              // in a row
-  std::optional<Millis> spares_at;  // when to start another after these
+  std::vector<Worker> all;  // by local rank
   int next_serial = 0;
   bool awaits_gpus = false;  // asked whether they are free
   // All workers of another program, here or on another node, have said that they outlive generations: one
@@ -111,10 +107,9 @@ struct WorkersState {
   // together, and so they live and die together, and are placed together. Divides their number.
   int unit = 1;
 
-  int running() const;  // those whose process has not ended, spares too
-  int at_work() const;  // also those that are lost
-  int waiting() const;  // ready, in units that are so as a whole, or in place of a worker; no more than work
-  int ready_spares() const;
+  int running() const;     // those whose process has not ended
+  int at_work() const;     // also those that are lost
+  int waiting() const;     // ready, in units that are so as a whole
   bool asks_gpus() const;  // a failed worker's GPU
   bool all_ok() const;     // each that is part of the generation ended with 0; false if none is
   // Itself among them.

@@ -13,9 +13,6 @@ namespace {
 
 // Replacements that die in a row before they have loaded. Then it counts as a failure of the generation.
 constexpr int kWarmUps = 3;
-// Spares that die in a row are replaced after 0, 1, 2, 4 … s, this at most; one that lived for so long is the
-// first again.
-constexpr Millis kSpareBackOff = 30000;
 
 bool has_loaded(const Worker& worker) {
   return worker.stage == Worker::kReady || worker.stage == Worker::kAtWork;
@@ -39,17 +36,9 @@ std::string ended_early_text(const WorkerOutcome& outcome) {
          describe_exit(outcome.exit_code, outcome.signal, outcome.cause) + " before it took part in the run";
 }
 
-std::vector<Worker*> Workers::every() const {
-  std::vector<Worker*> workers;
-  for (std::vector<Worker>* some : {&own_.all, &own_.spares})
-    for (Worker& worker : *some) workers.push_back(&worker);
-  return workers;
-}
-
 Worker* Workers::own(int serial) const {
-  const std::vector<Worker*> workers = every();
-  const auto worker = std::ranges::find(workers, serial, &Worker::serial);
-  return worker != workers.end() ? *worker : nullptr;
+  const auto worker = std::ranges::find(own_.all, serial, &Worker::serial);
+  return worker != own_.all.end() ? &*worker : nullptr;
 }
 
 const Worker* Workers::ended(const event::WorkerExited& e) {
@@ -57,7 +46,6 @@ const Worker* Workers::ended(const event::WorkerExited& e) {
   if (worker == nullptr) return nullptr;
   worker->stage = Worker::kEnded;
   worker->outcome = e.outcome;
-  worker->outcome.local_rank = worker->local_rank;  // may be another than at the start of its process
   worker->outcome = complete(std::move(worker->outcome), s, e.never_ran);
   if (worker->lost) worker->outcome.collateral = true;
   worker->outcome.gpu = worker->gpu_trouble;
@@ -69,7 +57,7 @@ void Workers::on(const event::WorkerOutlives& e) {
   if (worker == nullptr || !worker->alive() || !s.settings.in_memory_recovery) return;
   if (worker->part && s.generation.stopping) return;
   worker->outlives = true;
-  if (worker->local_rank < s.settings.nproc) own_.unit = e.unit;
+  own_.unit = e.unit;
   if (worker->stage == Worker::kAtWork) worker->stage = Worker::kLoading;
   own_.known_to_outlive = own_.known_to_outlive || std::ranges::all_of(own_.all, &Worker::outlives);
 }
@@ -84,7 +72,6 @@ bool Workers::ready(const event::WorkerReady& e) {
   own_.failed_warm_ups = 0;
   if (worker.part && !s.generation.stopping && !s.is_ending()) {
     place(worker);
-    start_spares();
   } else {
     tell_ready();
     settle_later();
@@ -130,7 +117,6 @@ const Worker* Workers::gpu_found(const event::GpuFound& e) {
 // Units whose workers all have a trained state come first, then those that are ready without one, then those
 // that have begun to load. Ranks are in the order of local ranks.
 std::vector<action::Spawn> Workers::choose(const rendezvous::Node& node) {
-  take_spares();
   std::vector<Worker*> order;
   for (Worker& worker : own_.all) order.push_back(&worker);
   std::ranges::stable_sort(order, std::greater<>(), [this](const Worker* worker) {
@@ -162,10 +148,9 @@ std::vector<action::Spawn> Workers::spawn_missing() {
 }
 
 action::Spawn Workers::spawn_of(const Worker& worker) const {
-  action::Spawn spawn{.serial = worker.serial, .local_rank = worker.local_rank};
-  if (worker.local_rank < s.settings.nproc)
-    spawn.rank = worker.part ? worker.rank : s.generation.assignment.node.first_rank + worker.local_rank;
-  return spawn;
+  const int likely = s.generation.assignment.node.first_rank + worker.local_rank;
+  return {
+      .serial = worker.serial, .local_rank = worker.local_rank, .rank = worker.part ? worker.rank : likely};
 }
 
 bool Workers::hold(const std::vector<action::Spawn>& spawn) {
@@ -179,8 +164,8 @@ void Workers::on(const event::GpusFree& e) {
   own_.awaits_gpus = false;
   if (!e.note.empty()) print(e.note);
   std::vector<action::Spawn> spawn;
-  for (Worker* worker : every())
-    if (std::exchange(worker->held, false)) spawn.push_back(spawn_of(*worker));
+  for (Worker& worker : own_.all)
+    if (std::exchange(worker.held, false)) spawn.push_back(spawn_of(worker));
   if (!spawn.empty()) emit(action::WarmUp{std::move(spawn)});
 }
 
@@ -197,14 +182,13 @@ int Workers::place_ready() {
 void Workers::place(Worker& worker) {
   worker.stage = Worker::kAtWork;
   emit(action::PlaceWorker{.serial = worker.serial,
-                           .local_rank = worker.local_rank,
                            .rank = worker.rank,
                            .index = worker.rank - s.generation.assignment.node.first_rank});
 }
 
 void Workers::on(const event::WaitStatus& e) {
   own_.known_to_outlive = own_.known_to_outlive || e.outlives;
-  const bool wanted = (e.spare && e.joined <= e.max_nodes) || !e.short_of_workers.empty();
+  const bool wanted = (e.run_goes_on && e.joined <= e.max_nodes) || !e.short_of_workers.empty();
   if (e.restart_in <= 0 && wanted) warm_up();
 }
 
@@ -212,62 +196,8 @@ void Workers::warm_up() {
   if (!s.settings.in_memory_recovery || s.is_ending()) return;
   if (!s.workers_warm_up()) return workers_run() ? void() : emit(action::SendReady{generation()});
   for (Worker& worker : own_.all) worker.part = worker.part && worker.alive();
-  take_spares();
-  start(spawn_missing());
-}
-
-void Workers::start(std::vector<action::Spawn> spawn) {
+  std::vector<action::Spawn> spawn = spawn_missing();
   if (!spawn.empty() && !hold(spawn)) emit(action::WarmUp{std::move(spawn)});
-}
-
-// One that waits, if there is any, takes the local rank of a worker that ended.
-void Workers::take_spares() {
-  for (Worker& lost : own_.all) {
-    if (lost.alive() || own_.spares.empty()) continue;
-    const auto waits = std::ranges::find(own_.spares, Worker::kReady, &Worker::stage);
-    const auto spare = waits != own_.spares.end() ? waits : own_.spares.begin();
-    spare->local_rank = lost.local_rank;
-    lost = std::move(*spare);
-    own_.spares.erase(spare);
-    own_.lost_spares = 0;
-  }
-}
-
-void Workers::start_spares() {
-  const auto works = [](const Worker& worker) { return worker.stage == Worker::kAtWork && worker.outlives; };
-  const bool wanted = own_.unit == 1 && std::ranges::all_of(own_.all, works);
-  if (!wanted || own_.spares_at || s.generation.stopping || s.is_ending()) return;
-  std::vector<action::Spawn> spawn;
-  for (int number = s.settings.nproc; number < s.settings.nproc + s.settings.spares; ++number) {
-    if (std::ranges::find(own_.spares, number, &Worker::local_rank) != own_.spares.end()) continue;
-    own_.spares.push_back({.local_rank = number, .stage = Worker::kLoading, .serial = own_.next_serial++});
-    spawn.push_back(spawn_of(own_.spares.back()));
-  }
-  start(std::move(spawn));
-}
-
-void Workers::on(const event::Tick&) {
-  if (!due(own_.spares_at)) return;
-  own_.spares_at.reset();
-  start_spares();
-}
-
-bool Workers::replace_spare(const event::WorkerExited& e) {
-  const auto spare = std::ranges::find(own_.spares, e.serial, &Worker::serial);
-  if (spare == own_.spares.end()) return false;
-  own_.spares.erase(spare);
-  settle_later();
-  if (s.is_ending() || s.generation.stopping) return true;
-  const bool lived = e.outcome.uptime_s * 1000 >= static_cast<double>(kSpareBackOff);
-  own_.lost_spares = lived ? 1 : own_.lost_spares + 1;
-  const Millis delay =
-      own_.lost_spares == 1 ? 0 : std::min(kSpareBackOff, Millis{1000} << std::min(own_.lost_spares - 2, 10));
-  print("a spare of this node ended with " +
-        describe_exit(e.outcome.exit_code, e.outcome.signal, e.outcome.cause) + "; starting another" +
-        (delay > 0 ? " in " + whole_seconds_text(delay) : ""));
-  if (delay > 0) own_.spares_at = now_ + delay;
-  start_spares();
-  return true;
 }
 
 bool Workers::replace(const Worker& worker) {
@@ -280,7 +210,7 @@ bool Workers::replace(const Worker& worker) {
 }
 
 void Workers::tell_ready() {
-  const auto loaded = std::ranges::count_if(own_.all, has_loaded) + own_.ready_spares();
+  const auto loaded = std::ranges::count_if(own_.all, has_loaded);
   const bool all = s.workers_warm_up() ? loaded >= s.settings.nproc : generation() > 0 && !workers_run();
   const bool outside = s.generation.closed || !std::ranges::all_of(own_.all, &Worker::part);
   if (s.settings.in_memory_recovery && all && outside && !s.is_ending())
@@ -290,13 +220,13 @@ void Workers::tell_ready() {
 void Workers::signal(int number, std::optional<int> only) {
   own_.signals.insert(number);
   emit(action::SignalWorkers{.number = number, .only = only});
-  for (Worker* worker : every()) {
-    if (!worker->held || (only && *only != worker->serial)) continue;
-    worker->held = false;
+  for (Worker& worker : own_.all) {
+    if (!worker.held || (only && *only != worker.serial)) continue;
+    worker.held = false;
     WorkerOutcome outcome;
-    outcome.local_rank = worker->local_rank;
+    outcome.local_rank = worker.local_rank;
     outcome.signal = number;
-    unstarted_.push_back({.serial = worker->serial, .outcome = std::move(outcome)});
+    unstarted_.push_back({.serial = worker.serial, .outcome = std::move(outcome)});
   }
 }
 

@@ -17,7 +17,6 @@ class Workers : Part {
 
   void on(const event::WaitStatus& e);
   void on(const event::GpusFree& e);
-  void on(const event::Tick& e);
 
   // Null if it is of an earlier process.
   const Worker* find(int serial) const { return own(serial); }
@@ -47,10 +46,6 @@ class Workers : Part {
   // In-memory recovery: workers load before a generation begins, so that it can have all of this node. Those
   // of a program that is not known to outlive generations are started in one.
   void warm_up();
-  // Once all work, and have said that they outlive generations. A unit is replaced as one, without spares.
-  void start_spares();
-  // A spare that ends is replaced, and disturbs nobody. False if it is none.
-  bool replace_spare(const event::WorkerExited& e);
   // A worker ended before it took part in the run: that is no failure of the run at first, and another one is
   // started. False if too many of them ended so. One that ended with its unit does not count.
   bool replace(const Worker& worker);
@@ -63,10 +58,7 @@ class Workers : Part {
   std::vector<event::WorkerExited> take_unstarted() { return std::exchange(unstarted_, {}); }
 
  private:
-  std::vector<Worker*> every() const;
   Worker* own(int serial) const;
-  void take_spares();
-  void start(std::vector<action::Spawn> spawn);
   std::vector<action::Spawn> spawn_missing();
   action::Spawn spawn_of(const Worker& worker) const;
   void place(Worker& worker);

@@ -350,7 +350,7 @@ void Launch::begin() {
   }
   s_.begun = true;
   if (is(Purpose::kDetach)) emit(launch_action::Remember{});
-  // If there are spare hosts, any of them may have to take any place.
+  // If there are more hosts than places, any of them may have to take any place.
   const bool places_are_fixed = static_cast<int>(ready.size()) <= s_.settings.max_nodes;
   for (std::size_t rank = 0; places_are_fixed && rank < ready.size(); ++rank)
     host(ready[rank]).node_rank = static_cast<int>(rank);

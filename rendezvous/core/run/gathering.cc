@@ -178,7 +178,7 @@ void Gathering::announce() {
   WaitStatus waiting{.joined = s_.members.size(),
                      .min_nodes = s_.settings->min_nodes,
                      .max_nodes = s_.settings->max_nodes,
-                     .spare = s_.phase == Phase::kRunning,
+                     .run_goes_on = s_.phase == Phase::kRunning,
                      .restart_in = 0,
                      .reason = "",
                      .missing = {},

@@ -139,14 +139,6 @@ TEST_CASE("agents that share a host count its workers together") {
   CHECK(all({"CUDA_VISIBLE_DEVICES=7,6,5,4,3"}).at("CUDA_VISIBLE_DEVICES") == "3");
 }
 
-TEST_CASE("a spare finds no ranks, not even an outer job's, and the rest as all workers do") {
-  const auto entries = worker_environment({"LOCAL_RANK=0"}, kSetting, two_nodes(), {.serial = 9}, 3, "");
-  for (const std::string& entry : entries)
-    for (const char* own : {"RANK=", "LOCAL_RANK=", "ROLE_RANK="}) CHECK_FALSE(entry.starts_with(own));
-  CHECK(std::ranges::count(entries, "WORLD_SIZE=5") == 1);
-  CHECK(std::ranges::count(entries, "DTRUN_PROCESS_TAG=abc.9;") == 1);
-}
-
 TEST_CASE("a given master address goes before the node's own") {
   WorkerSetting setting = kSetting;
   setting.master_address = "head";

@@ -8,7 +8,7 @@ namespace {
 
 std::string prefix(const std::string& text, const std::string& time = "") {
   std::string out;
-  fill_prefix(text, {"trainer", "12", 4, "node-b"}).append_to(&out, time);
+  fill_prefix(text, {"trainer", 12, 4, "node-b"}).append_to(&out, time);
   return out;
 }
 

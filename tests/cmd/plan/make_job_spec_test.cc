@@ -121,38 +121,6 @@ TEST_CASE("virtual local ranks need a GPU for each worker") {
             .find("CUDA_VISIBLE_DEVICES=0,1") != std::string::npos);
 }
 
-TEST_CASE(
-    "spares are for programs that keep their survivors, and are told nothing of their place at the start") {
-  const std::vector<std::string> kept = {"--recovery", "memory", "--spares", "2"};
-  const auto with = [&](std::vector<std::string> more) {
-    more.insert(more.begin(), kept.begin(), kept.end());
-    return more;
-  };
-  CHECK(good(with({"--nproc_per_node", "3", "--", "x"})).spares == 2);
-  CHECK(good({"--spares", "0", "--", "x"}).spares == 0);
-  CHECK(good({"--", "x"}).spares == 0);
-  CHECK(bad({"--spares", "2", "--", "x"})
-            .find("needs --recovery memory, and a script with the dtrun package") != std::string::npos);
-  CHECK(bad({"--spares", "-1", "--", "x"}).find("0 or more") != std::string::npos);
-  CHECK(good({"--recovery", "memory", "--spares", "16383", "--", "x"}).spares == 16383);
-  CHECK(bad({"--recovery", "memory", "--spares", "16384", "--", "x"}).find("at most 16383") !=
-        std::string::npos);
-  CHECK(bad(with({"--virtual_local_rank", "--", "x"})).find("as --virtual_local_rank needs") !=
-        std::string::npos);
-  CHECK(bad(with({"--numa_binding", "node", "--", "x"})).find("as --numa_binding needs") !=
-        std::string::npos);
-  CHECK(bad(with({"--", "x", "--gpu=$local_rank"})).find("as $local_rank in its arguments needs") !=
-        std::string::npos);
-}
-
-TEST_CASE("a spare's output goes where any worker's does, but not beside those that a filter leaves") {
-  const std::vector<std::string> command = {
-      "--recovery", "memory", "--spares", "1", "--log_dir", "logs", "--local_ranks_filter", "0", "--", "x"};
-  const WorkerOutput spare = good(command).output.of(1);
-  CHECK(spare.out.filtered);
-  CHECK_FALSE(spare.out.console);
-}
-
 TEST_CASE("a NUMA binding that binds nothing is said to have no effect; an unknown one is refused") {
   CHECK(bad({"--numa_binding", "core", "--", "x"}).find("expected node, socket, exclusive or core-complex") !=
         std::string::npos);

@@ -41,10 +41,8 @@ TEST_CASE("the env backend's one worker overrules the launch section in silence,
   CHECK(said.notices == std::vector<std::string>{"--nproc_per_node has no effect with --rdzv_backend env"});
 }
 
-TEST_CASE(
-    "the built-in trainer has no use for a master port or virtual ranks, which is said, nor for spares") {
+TEST_CASE("the built-in trainer has no use for a master port or virtual ranks, which is said") {
   const Job job;
-  CHECK(bad({"--spares", "1", job.path()}).find("spares are for other programs") != std::string::npos);
   const Planned planned = plan({"--master_port", "5", "--virtual_local_rank", job.path()});
   REQUIRE(planned.spec.ok());
   REQUIRE(planned.notices.size() == 2);

@@ -73,7 +73,8 @@ TEST_CASE("a host without dtrun, or with another build of it, gets this one, onc
 }
 
 TEST_CASE(
-    "a spare host takes the place of one that is lost, and one that is missing at the start is told of") {
+    "a host that waits takes the place of one that is lost, and one that is missing at the start is told "
+    "of") {
   if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
   const SshHosts hosts({.hosts = alike(5)});
   hosts.stop_sshd(4);
@@ -89,7 +90,7 @@ TEST_CASE(
   };
   REQUIRE_MESSAGE(eventually([&] { return up().size() == 3; }), job.err());
   CHECK_MESSAGE(has_line(job.err(), "node4: ", "Connection refused"), job.err());
-  // Not node0, which has the coordinator. The late node is the spare.
+  // Not node0, which has the coordinator. The late node waits.
   hosts.cut(up().back());
   CHECK_MESSAGE(eventually([&] { return up().size() == 4; }, Process::Duration(90000)), job.err());
   job.signal(SIGINT);

@@ -70,8 +70,6 @@ if option("BLIND", 0):  # as a torch whose gloo watches its connections otherwis
     from dtrun import _torch_private
     _torch_private.epolls = set
 unit = option("UNIT", 1)
-if option("READS_RANK", 0):
-    os.environ["RANK"]  # as scripts for torchrun do
 backend = option("BACKEND", "gloo")
 job = dtrun.start(backend, unit)
 device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if backend == "nccl" else torch.device("cpu")

@@ -18,9 +18,7 @@ TEST_CASE("a run shows the progress of its furthest node, and none before the tr
   step(state, {.from = 3, .body = one_of_two("a")}, 0);
   step(state, {.from = 4, .body = one_of_two("b")}, 0);
   const auto beats = [&](ConnectionId from, const Progress& progress) {
-    step(state,
-         {.from = from, .generation = 1, .body = Heartbeat{.pids = {7}, .progress = progress, .spares = 2}},
-         10);
+    step(state, {.from = from, .generation = 1, .body = Heartbeat{.pids = {7}, .progress = progress}}, 10);
     return status_of(state, 20);
   };
   const v1::RunStatus loading = beats(3, {.phase = Progress::Phase::kLoading});
@@ -32,7 +30,6 @@ TEST_CASE("a run shows the progress of its furthest node, and none before the tr
   CHECK(training.progress().step() == 8);
   CHECK(training.members(0).progress().step() == 8);
   CHECK(training.members(1).progress().step() == 6);
-  CHECK(training.members(1).spares() == 2);
   CHECK(beats(4, {.step = 9, .total_steps = 100}).progress().step() == 9);
 }
 

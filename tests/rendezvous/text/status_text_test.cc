@@ -91,15 +91,6 @@ TEST_CASE("progress is shown as far as there is any") {
   CHECK(json["gpu_memory_total"] == std::int64_t{140} << 30);
 }
 
-TEST_CASE("spares are counted, for each node that has some") {
-  RunStatus run = running();
-  CHECK(status_text(run, "e").find("spare") == std::string::npos);
-  CHECK_FALSE(status_json(run, "e")["nodes"][0].contains("spares"));
-  run.mutable_members(1)->set_spares(2);
-  CHECK(line_with(status_text(run, "e"), "spare") == "  node-b has 2 spares");
-  CHECK(status_json(run, "e")["nodes"][1]["spares"] == 2);
-}
-
 TEST_CASE("which GPUs the workers have is a line for each node, and part of its JSON") {
   RunStatus run = running();
   CHECK(status_text(run, "e").find("GPU") == std::string::npos);
@@ -167,14 +158,14 @@ TEST_CASE("members without a seat, or out of touch, have nothing made up for the
   run.mutable_members(0)->set_state(MemberStatus::AWAY);
   run.mutable_members(0)->set_heartbeat_age_s(-1);
   CHECK(status_json(run, "e")["nodes"][0]["heartbeat_age"].is_null());
-  MemberStatus* spare = run.mutable_members(1);
-  spare->set_state(MemberStatus::WAITING);
-  spare->set_group_rank(-1);
-  spare->clear_pids();
+  MemberStatus* member = run.mutable_members(1);
+  member->set_state(MemberStatus::WAITING);
+  member->set_group_rank(-1);
+  member->clear_pids();
   const std::string text = status_text(run, "e");
   CHECK(line_with(text, "out of touch") == "  0     a       0-1    out of touch  -          100 101");
   CHECK(line_with(text, "waiting") == "  -     node-b  -      waiting       1.2 s ago  -");
-  spare->set_state(static_cast<MemberStatus::State>(99));  // from a newer coordinator
+  member->set_state(static_cast<MemberStatus::State>(99));  // from a newer coordinator
   CHECK(line_with(status_text(run, "e"), "node-b").find("unknown") != std::string::npos);
 }
 

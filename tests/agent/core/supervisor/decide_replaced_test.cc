@@ -119,9 +119,9 @@ TEST_CASE("a node that can load nothing does not end as if it were lost either")
     s.happens(event::Opened{});
     s.happens(event::Connected{});
     s.happens(event::JoinAck{"10.0.0.2", 1000000});
-    event::WaitStatus spare = waiting(2, 2);
-    spare.spare = true;
-    s.happens(spare);
+    event::WaitStatus wait = waiting(2, 2);
+    wait.run_goes_on = true;
+    s.happens(wait);
     Trace trace;
     for (int i = 0; i < 10 && (trace.empty() || !trace.back().starts_with("end")); ++i)
       trace = s.exits(0, 0, SIGKILL);

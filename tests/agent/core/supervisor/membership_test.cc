@@ -99,15 +99,15 @@ TEST_CASE("a node without a place is told what it waits for") {
     s.happens(event::JoinAck{"10.0.0.2", 60000});
     event::WaitStatus wait = waiting(joined, 2);
     wait.left = 0;
-    wait.spare = true;
+    wait.run_goes_on = true;
     wait.away = away;
     s.happens(wait);
     CHECK(s.printed.back() == standing_notice(s.state, s.now));
     return standing_notice(s.state, s.now);
   };
-  CHECK(told(3, 0) == "all 2 places of the run are taken; this node waits as a spare");
+  CHECK(told(3, 0) == "all 2 places of the run are taken; this node waits for one");
   CHECK(told(2, 1) == "1 node of the run is out of touch; this node waits for a place");
-  CHECK(told(2, 0) == "some nodes of the run have finished already; this node waits as a spare");
+  CHECK(told(2, 0) == "some nodes of the run have finished already; this node waits for a place");
 }
 
 TEST_CASE("only a repetition may be shown in place of the line before") {

@@ -77,9 +77,9 @@ TEST_CASE("a program that says nothing starts again whole, and its node does not
   CHECK(s.happens(event::StopOrder{1, "a was lost"}) == Trace{"signal 15"});
   s.exits(0, 0, SIGTERM);
   CHECK(s.exits(1, 0, SIGTERM).back() == "stopped [r2 signal 15 collateral] [r3 signal 15 collateral] has 0");
-  event::WaitStatus spare = test::waiting(2, 2);
-  spare.spare = true;
-  CHECK(s.happens(spare) == Trace{"ready"});
+  event::WaitStatus wait = test::waiting(2, 2);
+  wait.run_goes_on = true;
+  CHECK(s.happens(wait) == Trace{"ready"});
 }
 
 TEST_CASE("without in-memory recovery a worker may say what it likes") {
@@ -104,9 +104,9 @@ TEST_CASE("a node whose program is known to outlive loads before it is taken in"
   s.both_work();
   s.exits(0, 0, SIGKILL);
   s.exits(1, 0, SIGKILL);
-  event::WaitStatus spare = test::waiting(2, 2);
-  spare.spare = true;
-  CHECK(s.happens(spare) == Trace{"warm up #2 (local 0, r2) #3 (local 1, r3)"});
+  event::WaitStatus wait = test::waiting(2, 2);
+  wait.run_goes_on = true;
+  CHECK(s.happens(wait) == Trace{"warm up #2 (local 0, r2) #3 (local 1, r3)"});
   for (const int local_rank : {0, 1}) s.says_it_outlives(local_rank);
   CHECK(s.is_ready(0).empty());
   CHECK(s.is_ready(1) == Trace{"ready"});
@@ -121,9 +121,9 @@ TEST_CASE("a node that joins a run whose workers outlive loads before it is take
   s.happens(event::Opened{});
   s.happens(event::Connected{});
   s.happens(event::JoinAck{"10.0.0.3", 1000});
-  event::WaitStatus spare = test::waiting(2, 2);
-  spare.spare = spare.outlives = true;
-  CHECK(s.happens(spare) == Trace{"warm up #0 (local 0, r0) #1 (local 1, r1)"});
+  event::WaitStatus wait = test::waiting(2, 2);
+  wait.run_goes_on = wait.outlives = true;
+  CHECK(s.happens(wait) == Trace{"warm up #0 (local 0, r0) #1 (local 1, r1)"});
   for (const int local_rank : {0, 1}) s.happens(event::WorkerOutlives{s.serial(local_rank)});
   CHECK(s.is_ready(1).empty());
   CHECK(s.is_ready(0) == Trace{"ready"});

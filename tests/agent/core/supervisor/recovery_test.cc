@@ -42,10 +42,10 @@ struct AtWork : Scenario {
     is_ready(0, 41);
     is_ready(1, 41);
   }
-  Trace is_spare() {
-    event::WaitStatus spare = test::waiting(2, 2);
-    spare.spare = true;
-    return happens(spare);
+  Trace waits_outside() {
+    event::WaitStatus wait = test::waiting(2, 2);
+    wait.run_goes_on = true;
+    return happens(wait);
   }
 };
 
@@ -320,29 +320,41 @@ TEST_CASE("a node that joins loads before it is taken in") {
   newcomer.happens(event::Opened{});
   newcomer.happens(event::Connected{});
   newcomer.happens(event::JoinAck{"10.0.0.3", 1000});
-  event::WaitStatus spare = waiting(2, 2);
-  spare.spare = true;
-  CHECK(newcomer.happens(spare) == Trace{"warm up #0 (local 0, r0) #1 (local 1, r1)"});
-  CHECK(newcomer.happens(spare).empty());
+  event::WaitStatus wait = waiting(2, 2);
+  wait.run_goes_on = true;
+  CHECK(newcomer.happens(wait) == Trace{"warm up #0 (local 0, r0) #1 (local 1, r1)"});
+  CHECK(newcomer.happens(wait).empty());
   CHECK(newcomer.is_ready(1).empty());
   CHECK(newcomer.is_ready(0) == Trace{"ready"});
   CHECK(newcomer.assigned(5) ==
         Trace{"start g5 with the same workers", "place #0 as r2", "place #1 as r3", "heartbeat"});
 }
 
+TEST_CASE("a worker outside of the generation that says twice that it waits stops nobody") {
+  AtWork s;
+  s.exits(1, 0, SIGKILL);
+  s.is_ready(0, 41);
+  s.gets(2, 1);
+  s.waits_outside();
+  CHECK(s.is_ready(1) == Trace{"ready"});
+  CHECK(s.is_ready(1, {}, "what").empty());
+  CHECK_FALSE(s.state.generation.stopping);
+  CHECK_FALSE(s.state.generation.broken_at);
+}
+
 TEST_CASE("a node without a place in a full run loads nothing") {
   Scenario s(recovering());
   s.happens(event::Opened{});
   s.happens(event::Connected{});
-  event::WaitStatus spare = waiting(3, 2);
-  spare.spare = true;
-  CHECK(s.happens(spare).empty());
+  event::WaitStatus wait = waiting(3, 2);
+  wait.run_goes_on = true;
+  CHECK(s.happens(wait).empty());
 }
 
 TEST_CASE("a node that can load nothing leaves with its worker's exit code") {
   AtWork s(1);
   s.exits(0, 0, SIGKILL);
-  CHECK(s.is_spare() == Trace{"warm up #1 (local 0, r2)"});
+  CHECK(s.waits_outside() == Trace{"warm up #1 (local 0, r2)"});
   CHECK(s.exits(0, 66) == Trace{"leave 0", "end 66"});
   CHECK(printed(s, "exit code 66"));
 }
@@ -445,7 +457,7 @@ TEST_CASE("a node that was given up with a dead worker is ready once it has repl
   s.reconnects(false);
   s.is_ready(0, 41);
   CHECK(s.exits(1, 0, SIGKILL) == Trace{"failure r3 signal 9", "heartbeat", "stopped [r3 signal 9] has 1"});
-  CHECK(s.is_spare() == Trace{"warm up #2 (local 1, r3)"});
+  CHECK(s.waits_outside() == Trace{"warm up #2 (local 1, r3)"});
   CHECK(s.is_ready(1) == Trace{"ready"});
 }
 

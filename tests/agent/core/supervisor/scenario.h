@@ -83,8 +83,8 @@ struct Describe {
   static std::string spawned(const std::vector<action::Spawn>& spawn) {
     std::string text;
     for (const action::Spawn& one : spawn)
-      text += " #" + std::to_string(one.serial) + " (local " + std::to_string(one.local_rank) +
-              (one.rank ? ", r" + std::to_string(*one.rank) : ", a spare") + ")";
+      text += " #" + std::to_string(one.serial) + " (local " + std::to_string(one.local_rank) + ", r" +
+              std::to_string(one.rank) + ")";
     return text.empty() ? " with the same workers" : text;
   }
   std::string operator()(const action::StartWorkers& a) const {

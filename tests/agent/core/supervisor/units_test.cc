@@ -40,9 +40,9 @@ struct Units : Scenario {
     return happens(event::Assigned{assignment});
   }
   Trace told_to_be_whole() {
-    event::WaitStatus spare = test::waiting(2, 2);
-    spare.spare = true;
-    return happens(spare);
+    event::WaitStatus wait = test::waiting(2, 2);
+    wait.run_goes_on = true;
+    return happens(wait);
   }
 };
 

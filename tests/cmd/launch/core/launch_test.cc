@@ -114,7 +114,7 @@ TEST_CASE("with a range of nodes the others go on, and the failed host is named"
   CHECK(s.said() == "a: Connection timed out\n");
 }
 
-TEST_CASE("spare hosts leave the places open") {
+TEST_CASE("more hosts than places leave the places open") {
   Scenario s({"a", "b", "c"}, 2, 2);
   s.run_all();
   REQUIRE(s.all<action::TellBegin>().size() == 3);

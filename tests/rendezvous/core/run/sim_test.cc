@@ -232,7 +232,8 @@ TEST_CASE("with everything going wrong at once every run still ends") {
     SimSettings settings;
     settings.seed = seed;
     settings.agents = 2 + static_cast<int>(seed % 12);
-    settings.max_nodes = 1 + static_cast<int>(seed % 11);  // sometimes spares, sometimes never full
+    settings.max_nodes =
+        1 + static_cast<int>(seed % 11);  // sometimes with nodes that wait, sometimes never full
     settings.min_nodes = 1 + static_cast<int>(seed % static_cast<std::uint64_t>(settings.max_nodes));
     settings.crashes = static_cast<int>(seed % 9);
     settings.restarted = 0.5;

@@ -436,7 +436,7 @@ class Simulator {
     if (const auto* assignment = std::get_if<Assigned>(&body)) work(agent, index, *assignment);
     const auto* waiting = std::get_if<WaitStatus>(&body);
     if (settings_.in_memory_recovery && waiting != nullptr &&
-        (waiting->spare || !waiting->short_of_workers.empty()))
+        (waiting->run_goes_on || !waiting->short_of_workers.empty()))
       in(below(2000), timer(Timer::kReady, index));
   }
 

@@ -65,7 +65,7 @@ struct ActionText {
   }
   std::string operator()(const WaitStatus& waiting) const {
     return "waiting, " + str(waiting.joined) + " joined of " + str(waiting.min_nodes) + ":" +
-           str(waiting.max_nodes) + (waiting.spare ? ", as a spare" : "") +
+           str(waiting.max_nodes) + (waiting.run_goes_on ? ", the run goes on" : "") +
            (waiting.restart_in > 0 ? ", restart in " + str(waiting.restart_in) + " after " + waiting.reason
                                    : "") +
            missing_of(waiting) + (waiting.outlives ? ", workers outlive" : "") +

@@ -80,8 +80,6 @@ class ElasticJob(Job):
         self.buffers: list[torch.Tensor] = []
         self.inside = False  # a step's block
         self._unit = Unit(unit, self.local_rank % unit)
-        if "LOCAL_RANK" not in os.environ:
-            self._local_rank = None  # a spare
         self._groups: Groups = Twins(backend, self._unit) if unit > 1 else Groups(backend)
         self._last_step: LastStep | AgreedStep = AgreedStep() if unit > 1 else LastStep(agent)
         self._end_asked = False
@@ -134,8 +132,6 @@ class ElasticJob(Job):
         finally:
             self._in_generation = False  # what follows takes as long as it takes
             self._restore_interrupt()
-        if self.done is None and self._local_rank is None:
-            end_at_once(_control.EXIT_STOPPED)  # a spare: the job waits for it
         if self.done is None:
             raise SystemExit(_control.EXIT_STOPPED)  # told to end, and nothing to save
         self.agent.report(step=self.done)
@@ -183,7 +179,7 @@ class ElasticJob(Job):
                 return False
             error = ""
             self.rank, self.world_size = place["rank"], place["world_size"]
-            self._local_rank, self.generation = place["local_rank"], int(place["generation"])
+            self.local_rank, self.generation = place["local_rank"], int(place["generation"])
             if self.world_size < min_workers:
                 self.agent.over.wait()  # the next one will be larger
                 continue
@@ -348,7 +344,9 @@ class ElasticJob(Job):
 
         def tell_and_end(*what: Any) -> None:
             hook(*what)
-            end_at_once(1)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)
 
         self.agent.fault(f"{type(error).__name__}: {error}")
         sys.excepthook = tell_and_end
@@ -405,13 +403,6 @@ class ElasticJob(Job):
             signal.signal(signal.SIGINT, self._earlier_handlers[signal.SIGINT])
 
 
-def end_at_once(code: int) -> None:
-    """Without torch's clean-up, which takes a second or two."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
-
-
 def _tell_of_collectives_outside(job: ElasticJob) -> None:
     hook = sys.excepthook
 
@@ -439,8 +430,6 @@ def start(backend: str = "gloo", unit: int = 1) -> Job:
         # NCCL's watchdog ends the process by default.
         os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
         return ElasticJob(backend, agent, unit)
-    if agent is not None and "RANK" not in os.environ:
-        raise SystemExit("dtrun: this spare cannot wait for a place: the agent does not answer")
     if agent is not None and os.environ.get("RANK") == "0":
         why = f"this torch has no {lacks}" if lacks else "dtrun was started without --recovery memory"
         _control.notice(f"{why}: after a failure all workers begin again")

@@ -12,8 +12,6 @@ import torch.distributed as dist
 from . import _control, signs
 from ._units import Unit, average, meet_by_environment
 
-NO_PLACE_YET = ("a spare has no local rank above the loop: it takes that of a worker that ended. Ask job.local_rank in a step, or "
-                "in job.on_regroup")
 OnRegroup = Callable[["Job"], None]
 
 
@@ -57,19 +55,13 @@ class Job:
 
     def __init__(self) -> None:
         self.rank, self.world_size, self.generation = 0, 1, 0
-        self._local_rank: int | None = int(os.environ.get("LOCAL_RANK", 0))
+        self.local_rank = int(os.environ.get("LOCAL_RANK", 0))
         self.done: int | None = None  # steps done, of the state that this process holds; None: it holds none
         self.stopping = False         # told to end (SIGTERM, Ctrl-C …): the loop ends after the step in hand
         self._things: dict[str, Any] = {}
         self._on_regroup: list[OnRegroup] = []
         self._unit = Unit(1, 0)
         self._peers: Any = None  # the group of those who hold the same state
-
-    @property
-    def local_rank(self) -> int:
-        if self._local_rank is None:
-            raise RuntimeError(NO_PLACE_YET)
-        return self._local_rank
 
     def keep(self, **things: Any) -> None:
         """The state: whatever has state_dict() and load_state_dict(). A newcomer is sent it, once for each time it joins."""
