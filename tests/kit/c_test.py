@@ -1,5 +1,7 @@
-"""worker/kit/c/count.c under the real dtrun: whatever is killed, its sum is right. c_test.py DTRUN"""
+"""The example in C of docs/worker-kit.md under the real dtrun: it says hello, counts, and keeps its count when a peer dies.
+c_test.py DTRUN"""
 
+import json
 import os
 import pathlib
 import re
@@ -12,60 +14,68 @@ import time
 import unittest
 
 SKIPPED = 77
-KIT = pathlib.Path(__file__).resolve().parents[2] / "worker/kit/c"
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/worker-kit.md"
 CC = shutil.which("cc") or shutil.which("gcc")
 DTRUN = ""
-TOTAL = 120
+RUN_ID = f"kit-c-{os.getpid()}"
 
 
 class CTest(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="dtrun-kit-c-"))
         self.addCleanup(shutil.rmtree, self.folder)
+        (self.folder / "count.c").write_text(re.search(r"```c\n(.*?)```", PAGE.read_text(), re.DOTALL)[1])
+        subprocess.run([CC, "-std=gnu99", "-Wall", "-Wextra", "-Werror", "-O1", "-fsanitize=address,undefined",
+                        "-fno-sanitize-recover", "-o", "count", "count.c"], cwd=self.folder, check=True)
 
-    def compiled(self, *options):
-        program = self.folder / "count"
-        subprocess.run([CC, "-Wall", "-Wextra", "-Werror", "-O1", *options, "-o", program, KIT / "count.c"], check=True)
-        return program
-
-    def start(self, *options):
-        program = self.compiled("-std=gnu99", "-fsanitize=address,undefined", "-fno-sanitize-recover")
-        out = open(self.folder / "out", "w")
-        self.addCleanup(out.close)
-        return subprocess.Popen([DTRUN, "--nproc_per_node", "3", "--max_restarts", "20", "--progress", "none", *options, "--no_python",
-                                 str(program), str(TOTAL)], stdout=out, stderr=subprocess.STDOUT)
+    def start(self, total, *options):
+        with open(self.folder / "out", "w") as out:
+            job = subprocess.Popen([DTRUN, "--rdzv_id", RUN_ID, "--nproc_per_node", "3", "--max_restarts", "9", "--progress", "none",
+                                    "--log_dir", "logs", *options, "--no_python", "./count", str(total)],
+                                   cwd=self.folder, stdout=out, stderr=subprocess.STDOUT)
+        self.addCleanup(job.kill)
+        return job
 
     def text(self):
         return (self.folder / "out").read_text(errors="replace")
 
-    def test_the_header_is_c99_and_cxx(self):
-        self.compiled("-std=c99", "-D_GNU_SOURCE", "-pedantic")
-        source = self.folder / "a.cc"
-        source.write_text('#include "dtrun_worker.h"\nint main() { static dtrun_worker w; return dtrun_open(&w, 1) == -1 ? 0 : 1; }\n')
-        program = self.folder / "a"
-        subprocess.run(["c++", "-std=c++20", "-Wall", "-Wextra", "-Werror", f"-I{KIT}", "-o", program, source], check=True)
-        self.assertEqual(subprocess.run([program], check=False).returncode, 0)
+    def events(self, name):
+        log = self.folder / "logs" / RUN_ID / "events.jsonl"
+        lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+        return [line for line in lines if line["event"] == name]
 
-    def test_workers_are_killed_and_the_sum_is_right(self):
-        job = self.start("--recovery", "memory")
-        for generations in (1, 3, 5):  # one that breaks, and one that takes the replacement in, for each
-            end = time.monotonic() + 60
-            while time.monotonic() < end and job.poll() is None:
-                newest = re.findall(r"step \d+ generation (\d+) of 3 pid (\d+)", self.text())
-                if newest and int(newest[-1][0]) >= generations and len(newest) % 7 == 0:
-                    os.kill(int(newest[-1][1]), signal.SIGKILL)
-                    break
-                time.sleep(0.005)
+    def status(self):
+        told = subprocess.run([DTRUN, "status", "--json", RUN_ID], capture_output=True, text=True, check=False).stdout
+        return next(iter(json.loads(told or "[]")), {})
+
+    def wait_for(self, job, condition):
+        end = time.monotonic() + 60
+        while time.monotonic() < end and job.poll() is None:
+            if found := condition():
+                return found
+            time.sleep(0.05)
+        self.fail(f"{job.poll()} {self.text()}")
+
+    def counts(self, job, above):
+        return self.wait_for(job, lambda: self.status().get("progress", {}).get("step", 0) > above)
+
+    def test_a_worker_is_killed_and_the_others_keep_their_counts(self):
+        job = self.start(400, "--recovery", "memory")
+        self.counts(job, 20)
+        first, victim, last = (line["pid"] for line in self.events("worker_started"))
+        os.kill(victim, signal.SIGKILL)
+        recovered = self.wait_for(job, lambda: self.events("recovered"))[0]
+        self.assertGreater(recovered["first_step"], 20)
+        self.counts(job, recovered["first_step"])
         self.assertEqual(job.wait(120), 0, self.text())
-        self.assertEqual(set(re.findall(r"sum (\d+)", self.text())), {str(100 * sum(range(TOTAL)))}, self.text())
-        self.assertEqual(len(re.findall(r"signal 9 \(SIGKILL\)\), restart", self.text())), 3, self.text())
-        done = re.findall(r"(step \d+) generation \d+ of \d+ (pid \d+)", self.text())
-        self.assertEqual(len(done), len(set(done)))
+        self.assertEqual({line["pid"] for line in self.events("worker_ready") if line["step"] > 20}, {first, last}, self.text())
+        ended = [line["how"] for line in self.events("worker_ended")]
+        self.assertEqual((len(ended), ended.count("exit code 0")), (4, 3), ended)
 
     def test_without_recovery_it_says_so(self):
-        job = self.start("--max_restarts", "0")
+        job = self.start(100, "--max_restarts", "0")
         self.assertEqual(job.wait(60), 1)
-        self.assertIn("start it with dtrun --recovery memory", self.text())
+        self.assertIn("start it with --recovery memory", self.text())
 
 
 if __name__ == "__main__":
