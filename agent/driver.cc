@@ -42,6 +42,8 @@ std::string output_dir_of(const JobSpec& spec) {
   return std::filesystem::absolute(trainer->output_dir, ignored).string();
 }
 
+bool has_launcher(const JobSpec& spec) { return spec.output.remote && spec.output.remote->in_fd >= 0; }
+
 Settings settings_of(const JobSpec& spec, const Link& link, const std::string& host) {
   Settings settings;
   settings.builtin = std::holds_alternative<BuiltinTrainer>(spec.program);
@@ -95,7 +97,7 @@ Driver::Driver(const JobSpec& spec, std::string tag, Watchdog& watchdog, Signals
 
 Console& Driver::open_console() {
   const auto congestion = [this](bool congested) { workers_.pause_output(congested); };
-  if (spec_.output.remote) return remote_console_.emplace(loop_, *spec_.output.remote, congestion);
+  if (has_launcher(spec_)) return remote_console_.emplace(loop_, *spec_.output.remote, congestion);
   return own_console_.emplace(loop_, spec_.output.colour, congestion);
 }
 
@@ -120,9 +122,8 @@ void Driver::give_up(const Status& status) {
 
 Status Driver::prepare() {
   signals_.watch(loop_, [this](int number) { from_signal(number); });
-  if (spec_.output.remote && spec_.output.remote->in_fd >= 0) listen_to_launcher();
-  ASSIGN_OR_RETURN(const std::size_t unauthenticated_files,
-                   allow_open_files(spec_.nproc + spec_.spares, spec_.nodes.max));
+  if (has_launcher(spec_)) listen_to_launcher();
+  ASSIGN_OR_RETURN(const std::size_t unauthenticated_files, allow_open_files(spec_.nproc, spec_.nodes.max));
   if (std::error_code error; !spec_.log_dir.empty()) {
     std::filesystem::create_directories(run_dir(spec_), error);
     if (error) {

@@ -68,15 +68,15 @@ enum class ProgressMode {
 };
 inline constexpr const char* kProgressModes[] = {"auto", "bar", "plain", "json", "none"};
 
-// The output of an agent that a launcher on another host has started: frames of proto/launch.proto.
+// The output of an agent that a launcher on another host has started: frames of proto/launch.proto. A
+// detached job's launcher is gone: it has neither `in_fd` nor `out_fd`, and writes to our own streams.
 struct RemoteTerminal {
-  int in_fd = -1;     // the launcher's words, read by agent/launcher_line.h; -1: a detached job has none
+  int in_fd = -1;     // the launcher's words, read by agent/launcher_line.h
   int out_fd = -1;    // ours
   int input_fd = -1;  // a pipe to the workers' standard input, for that of the launcher; -1: none
   bool bar = false;   // it can show a line that is overwritten
   int columns = 80;
   bool colour = false;
-  std::uint64_t most_output = 0;  // bytes of the workers' output that are passed on; 0: no limit
 };
 
 struct OutputSpec {

@@ -1,8 +1,7 @@
-// The console of an agent that a launcher on another host has started, or that keeps for later launchers what
-// a detached job says: all of it becomes messages of proto/launch.proto.
+// The console of an agent that a launcher on another host has started: all that it is told becomes messages
+// of proto/launch.proto.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -35,13 +34,10 @@ class RemoteConsole : public Console {
 
  private:
   void say(const std::string& text, bool of_job);
-  bool has_room_for(std::size_t output);
 
   const RemoteTerminal terminal_;
   Congestion congestion_;
   QueuedOutput out_;
-  std::uint64_t passed_on_ = 0;  // bytes of the workers' output
-  bool full_ = false;            // RemoteTerminal::most_output is reached
   std::string bar_;
 };
 

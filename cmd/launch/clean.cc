@@ -1,7 +1,6 @@
 #include "cmd/launch/clean.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "proto/core/colour.h"
@@ -9,8 +8,6 @@
 
 namespace dtrun::cmd {
 namespace {
-
-constexpr double kFarAway = 1e12;  // seconds: no clock's time
 
 // `change(line)` for each line, with their newlines.
 template <typename Change>
@@ -34,7 +31,6 @@ void clean_all(Texts* texts) {
 }  // namespace
 
 void clean(launch::FromHost* message) {
-  if (!(std::abs(message->time()) < kFarAway)) message->clear_time();
   if (message->has_refused()) {
     std::string& why = *message->mutable_refused()->mutable_why();
     why = clean_lines(why);

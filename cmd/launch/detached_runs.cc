@@ -8,7 +8,7 @@
 #include <optional>
 #include <system_error>
 
-#include "cmd/launch/spool.h"
+#include "cmd/launch/detached_files.h"
 #include "proto/base/text_in.h"
 #include "proto/json/fields.h"
 

@@ -30,8 +30,8 @@
 #include "cmd/check/node_checks.h"
 #include "cmd/launch/brought_builds.h"
 #include "cmd/launch/clean.h"
-#include "cmd/launch/spool.h"
-#include "cmd/launch/spool_relay.h"
+#include "cmd/launch/detached_files.h"
+#include "cmd/launch/detached_relay.h"
 #include "cmd/machine/machine.h"
 #include "cmd/manual/manual.h"
 #include "cmd/options/options.h"
@@ -52,10 +52,9 @@ namespace {
 using namespace std::chrono_literals;
 using launch::FromHost;
 using launch::ToHost;
+namespace fs = std::filesystem;
 
 constexpr auto kToLookFor = 5s;
-// Each host keeps this many bytes of a detached job's worker output, and each attach shows them again.
-constexpr std::uint64_t kMostSpooled = 256u << 20;
 
 // The launcher's words one by one, and ours, before the agent's loop takes the line over. Blocking.
 class HandshakeLine {
@@ -314,31 +313,30 @@ FromHost ended(int exit_code) {
 }
 
 // Nothing of ssh is kept, so that its connection can end.
-void leave_line(const HandshakeLine& line, const SpoolPlace& place) {
+void leave_line(const HandshakeLine& line, int output) {
   setsid();
-  const int words = open(place.words.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
-  dup2(words >= 0 ? words : STDIN_FILENO, STDOUT_FILENO);
-  dup2(STDOUT_FILENO, STDERR_FILENO);
-  for (const int fd : {words, line.in(), line.out()})
-    if (fd >= 0) close(fd);
+  dup2(output, STDOUT_FILENO);
+  dup2(output, STDERR_FILENO);
+  close(line.in());
+  close(line.out());
 }
 
-// The agent that goes on alone. It tells through `begun` whether it has its file.
-[[noreturn]] void run_detached(JobSpec spec, const HandshakeLine& line, const SpoolPlace& place, int begun) {
-  leave_line(line, place);
-  Result<SpoolWriter> spool = SpoolWriter::open(place);
-  const std::string why = spool.ok() ? "" : spool.status().message();
+// The agent that goes on alone. It tells through `begun` whether it has its files.
+[[noreturn]] void run_detached(JobSpec spec, const HandshakeLine& line, const fs::path& folder, int begun) {
+  Result<DetachedWriter> files = DetachedWriter::open(folder);
+  const std::string why = files.ok() ? "" : files.status().message();
   [[maybe_unused]] const ssize_t n = write(begun, why.data(), why.size());
   close(begun);
-  if (!spool.ok()) _exit(spool.status().exit_code());
-  spec.output.remote = RemoteTerminal{.out_fd = spool.value().fd(), .most_output = kMostSpooled};
+  if (!files.ok()) _exit(files.status().exit_code());
+  leave_line(line, files.value().output());
+  spec.output.remote.emplace();
   const int exit_code = agent::run(spec);
-  spool.value().finish(ended(exit_code));
+  files.value().finish(exit_code);
   _exit(exit_code);
 }
 
 // Two forks: the agent has no parent here, and leads no session that could get a terminal.
-Status detach(const JobSpec& spec, const HandshakeLine& line, const SpoolPlace& place) {
+Status detach(const JobSpec& spec, const HandshakeLine& line, const fs::path& folder) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return errno_status(kExitUnavailable, "cannot make a pipe", errno);
   const Descriptor read_end(ends[0]);
@@ -346,7 +344,7 @@ Status detach(const JobSpec& spec, const HandshakeLine& line, const SpoolPlace& 
   const pid_t child = fork();
   if (child == 0) {
     const pid_t grandchild = fork();
-    if (grandchild == 0) run_detached(spec, line, place, write_end.get());
+    if (grandchild == 0) run_detached(spec, line, folder, write_end.get());
     _exit(grandchild > 0 ? 0 : 1);
   }
   const int error = errno;
@@ -361,14 +359,15 @@ Status detach(const JobSpec& spec, const HandshakeLine& line, const SpoolPlace& 
   return why.empty() ? Status() : Status(kExitCannotCreate, why);
 }
 
-int run_detached_job(const JobSpec& spec, const HandshakeLine& line, const SpoolPlace& place) {
-  const Status status = detach(spec, line, place);
+int run_detached_job(const JobSpec& spec, const HandshakeLine& line, const fs::path& folder) {
+  const Status status = detach(spec, line, folder);
   line.say(status.ok() ? begun() : refused(status));
   return status.exit_code();
 }
 
 Result<NodePlan> plan_host(const launch::Job& job) {
-  if (job.has_detached()) RETURN_IF_ERROR(make_spool_folder(spool_place(job.run_id(), job.detached())));
+  if (job.has_detached())
+    RETURN_IF_ERROR(make_detached_folder(detached_folder(job.run_id(), job.detached())));
   return plan_node(job);
 }
 
@@ -400,7 +399,7 @@ int run_job(const HandshakeLine& line, const launch::Job& job) {
 
   JobSpec& spec = plan.value().spec;
   settle_place(next->begin(), &spec);
-  if (job.has_detached()) return run_detached_job(spec, line, spool_place(job.run_id(), job.detached()));
+  if (job.has_detached()) return run_detached_job(spec, line, detached_folder(job.run_id(), job.detached()));
   spec.output.remote = RemoteTerminal{.in_fd = line.in(),
                                       .out_fd = line.out(),
                                       .input_fd = next->begin().input() ? open_input() : -1,
@@ -418,7 +417,7 @@ int run_job(const HandshakeLine& line, const launch::Job& job) {
 int run_host_agent() {
   set_up_log("dtrun");
   std::error_code error;
-  const auto build = brought_build(std::filesystem::read_symlink("/proc/self/exe", error), own_build());
+  const auto build = brought_build(fs::read_symlink("/proc/self/exe", error), own_build());
   const Descriptor kept = build.empty() ? Descriptor() : keep_build(build);
   const HandshakeLine line;
   line.greet();
@@ -426,7 +425,7 @@ int run_host_agent() {
   if (!build.empty()) remove_old_builds(build);
   const std::optional<ToHost> first = line.next(nullptr);
   if (first && first->has_attach()) {
-    const Status status = relay_spool(first->attach(), line.in(), line.out());
+    const Status status = relay_detached(first->attach(), line.in(), line.out());
     if (!status.ok()) line.say(refused(status));
     return status.exit_code();
   }

@@ -14,7 +14,6 @@
 #include "cmd/hosts/host_filter.h"
 #include "cmd/hosts/hostfile.h"
 #include "cmd/hosts/travelling_environment.h"
-#include "cmd/launch/spool.h"
 #include "cmd/options/values.h"
 #include "cmd/plan/make_job_spec.h"
 #include "cmd/plan/rendezvous_options.h"

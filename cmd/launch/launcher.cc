@@ -6,11 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <deque>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -23,7 +21,6 @@
 #include "cmd/check/build.h"
 #include "cmd/launch/clean.h"
 #include "cmd/launch/core/repeats.h"
-#include "cmd/launch/core/time_order.h"
 #include "cmd/launch/detached_runs.h"
 #include "cmd/launch/input_feed.h"
 #include "cmd/launch/own_files.h"
@@ -44,7 +41,6 @@ using namespace std::chrono_literals;
 constexpr auto kSignOfLife = 5s;     // a silent host is lost at most so much later than kLauncherSilence
 constexpr auto kFirstSigns = 2s;     // the same until the job runs: a quiet host is reported soon
 constexpr double kClocksDiffer = 2;  // seconds
-constexpr std::size_t kMostAhead = 256u << 10;  // bytes that one host is ahead of others
 
 class Launcher {
  public:
@@ -53,8 +49,7 @@ class Launcher {
         console_(loop_, plan_.output.colour, [this](bool congested) { pause_output(congested); }),
         build_(own_build()),
         state_(initial_launch(plan_.settings)),
-        lines_(plan_.hosts.size()),
-        order_(plan_.hosts.size()) {
+        lines_(plan_.hosts.size()) {
     signals.watch(loop_, [this](int number) { from_signal(number); });
   }
 
@@ -70,7 +65,6 @@ class Launcher {
     launch::Planned planned;
     double clock_ahead = 0;  // of ours, seconds; less than the login took is nothing
     std::string bar;
-    bool is_paused = false;  // our output has no reader, or the host is ahead of others
   };
 
   HostConnection& line(int host) { return lines_[static_cast<std::size_t>(host)]; }
@@ -82,10 +76,7 @@ class Launcher {
   void tend();
   void from_signal(int number);
   void from_host(int host, launch::FromHost message);
-  void take(int host, const launch::FromHost& message);
-  void in_order(int host, const launch::FromHost& message);
-  void tell_in_order();
-  void show(int host, const launch::Said& said, Millis at);
+  void show(int host, const launch::Said& said);
   void take_input(std::string text);
   void seen(int host, const launch::Seen& seen);
   void greeted(int host, const launch::Hello& hello);
@@ -109,8 +100,6 @@ class Launcher {
   std::vector<std::string> words_to(int host, const std::string& script) const;
   void show_progress();
   void pause_output(bool paused);
-  void pause_line(int host);
-  bool comes_back() const { return !plan_.nodes.empty(); }
   void retire(std::unique_ptr<RemoteShell> shell) {
     if (!shell) return;
     shell->abandon();
@@ -126,8 +115,7 @@ class Launcher {
   std::vector<HostConnection> lines_;
   std::vector<std::unique_ptr<RemoteShell>> retired_;  // may be on the stack: destroyed between two events
   std::deque<LaunchEvent> events_;
-  TimeOrder<std::function<void()>> order_;  // messages of a detached job
-  bool congested_ = false;
+  bool congested_ = false;  // our output has no reader
   std::optional<InputFeed> input_;
   agent::Timer timer_{loop_}, life_timer_{loop_};
   RepeatedWords said_;
@@ -211,30 +199,7 @@ void Launcher::from_signal(int number) {
 
 void Launcher::from_host(int host, launch::FromHost message) {
   clean(&message);
-  const bool is_kept = message.has_output() || message.has_said() || message.has_ended();
-  if (!comes_back() || !is_kept) return take(host, message);
-  in_order(host, message);
-  tell_in_order();
-}
-
-// Messages that a job sent before its launcher came back are shown in the order of time.
-void Launcher::in_order(int host, const launch::FromHost& message) {
-  const double ahead = line(host).clock_ahead;
-  std::optional<double> time;
-  if (message.has_time()) time = message.time() - (std::abs(ahead) > kClocksDiffer ? ahead : 0);
-  order_.add(static_cast<std::size_t>(host), time, message.ByteSizeLong(),
-             [this, host, message] { take(host, message); });
-  if (message.has_ended()) order_.is_up_to_date(static_cast<std::size_t>(host));
-}
-
-void Launcher::tell_in_order() {
-  while (const auto tell = order_.next()) (*tell)();
-  for (int i = 0; i < static_cast<int>(lines_.size()); ++i) pause_line(i);
-}
-
-void Launcher::take(int host, const launch::FromHost& message) {
   using Body = launch::FromHost;
-  const Millis at = message.has_time() ? static_cast<Millis>(message.time() * 1000) : millis_now();
   switch (message.body_case()) {
     case Body::kHello:
       return greeted(host, message.hello());
@@ -256,7 +221,7 @@ void Launcher::take(int host, const launch::FromHost& message) {
       return console_.write(message.output().to_stderr() ? Console::Stream::kErr : Console::Stream::kOut,
                             message.output().text());
     case Body::kSaid:
-      return show(host, message.said(), at);
+      return show(host, message.said());
     case Body::kBar:
       line(host).bar = message.bar().text();
       return;
@@ -269,9 +234,6 @@ void Launcher::take(int host, const launch::FromHost& message) {
     case Body::kTaken:
       if (input_ && host == state_.first) input_->taken(message.taken().bytes());
       return;
-    case Body::kUpToDate:
-      order_.is_up_to_date(static_cast<std::size_t>(host));
-      return tell_in_order();
     case Body::kAlive:
     case Body::BODY_NOT_SET:
       return;
@@ -279,9 +241,9 @@ void Launcher::take(int host, const launch::FromHost& message) {
 }
 
 // A line on the whole job is shown once, a line on one host with the host's name.
-void Launcher::show(int host, const launch::Said& said, Millis at) {
+void Launcher::show(int host, const launch::Said& said) {
   if (!said.of_job()) return console_.say(name(host) + ": " + with_indent(said.text()));
-  if (said_.is_new(host, said.text(), at)) console_.say(with_indent(said.text()));
+  if (said_.is_new(host, said.text(), millis_now())) console_.say(with_indent(said.text()));
 }
 
 void Launcher::take_input(std::string text) {
@@ -322,16 +284,8 @@ void Launcher::gone(int index, int exit_status) {
   lose(index, failure);
 }
 
-// The loss is queued behind the host's messages, which may include its end.
 void Launcher::lose(int index, const SshFailure& failure) {
-  const auto tell = [this, index, failure] {
-    events_.push_back(launch_event::Gone{.host = index, .failure = failure});
-  };
-  const HostPhase phase = state_.hosts[static_cast<std::size_t>(index)].phase;
-  if (!comes_back() || phase != HostPhase::kRunning) return tell();
-  order_.add(static_cast<std::size_t>(index), std::nullopt, 0, tell);
-  order_.is_up_to_date(static_cast<std::size_t>(index));
-  tell_in_order();
+  events_.push_back(launch_event::Gone{.host = index, .failure = failure});
 }
 
 void Launcher::ask_for_key(int index, SshFailure failure) {
@@ -414,7 +368,7 @@ void Launcher::act(const launch_action::Dial& a) {
         .host = a.host, .exit_code = shell.status().exit_code(), .why = shell.status().message()});
   retire(std::move(line(a.host).shell));
   line(a.host).shell = std::move(shell).value();
-  line(a.host).is_paused = false;
+  if (congested_) line(a.host).shell->pause(true);
 }
 
 void Launcher::act(const launch_action::SendJob& a) {
@@ -487,9 +441,6 @@ void Launcher::act(const launch_action::PassSignal& a) {
 void Launcher::act(const launch_action::HangUp& a) {
   retire(std::move(line(a.host).shell));
   if (a.host == state_.first) input_.reset();
-  if (!comes_back() || state_.hosts[static_cast<std::size_t>(a.host)].phase < HostPhase::kEnded) return;
-  order_.is_up_to_date(static_cast<std::size_t>(a.host));
-  tell_in_order();
 }
 
 void Launcher::act(const launch_action::Say& a) {
@@ -557,14 +508,8 @@ void Launcher::show_progress() {
 // A slow reader of ours slows the workers down, as it does on one host.
 void Launcher::pause_output(bool paused) {
   congested_ = paused;
-  for (int i = 0; i < static_cast<int>(lines_.size()); ++i) pause_line(i);
-}
-
-void Launcher::pause_line(int host) {
-  HostConnection& one = line(host);
-  const bool paused = congested_ || order_.waiting(static_cast<std::size_t>(host)) > kMostAhead;
-  if (one.shell && paused != one.is_paused) one.shell->pause(paused);
-  one.is_paused = paused;
+  for (const HostConnection& one : lines_)
+    if (one.shell) one.shell->pause(paused);
 }
 
 }  // namespace

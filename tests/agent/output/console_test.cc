@@ -6,39 +6,13 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdio>
-#include <memory>
 #include <thread>
 
-#include "agent/output/remote_console.h"
 #include "agent/output/terminal_console.h"
-#include "proto/base/framed_channel.h"
-#include "tests/support/files.h"
-#include "tests/support/folder.h"
 
 using namespace dtrun::agent;
-using namespace dtrun::test;
-using dtrun::launch::FromHost;
 
 namespace {
-
-// The text of a console for a launcher's file: the workers' text, then "|" and dtrun's own words, one by one.
-std::vector<std::string> said_through(std::uint64_t most_output, const std::function<void(Console&)>& use) {
-  const Folder folder;
-  const std::string file = folder.path() / "spool";
-  const std::unique_ptr<std::FILE, decltype(&std::fclose)> spool(std::fopen(file.c_str(), "w"), std::fclose);
-  Loop loop;
-  RemoteConsole console(loop, {.out_fd = fileno(spool.get()), .most_output = most_output}, [](bool) {});
-  use(console);
-  dtrun::MessageReader<FromHost> messages;
-  messages.push(read_text(file));
-  std::vector<std::string> said;
-  for (auto next = messages.next(); next.value(); next = messages.next()) {
-    const FromHost& message = *next.value();
-    said.push_back(message.has_said() ? "|" + message.said().text() : message.output().text());
-  }
-  return said;
-}
 
 // Takes the place of standard output and standard error, and changes no byte.
 class OwnTerminal {
@@ -105,23 +79,4 @@ TEST_CASE("a terminal that takes nothing holds nobody up, and loses no byte") {
     CHECK(took < std::chrono::milliseconds(800));
     CHECK(shown == said);
   }
-}
-
-TEST_CASE("over the limit of a detached job its workers are kept no more, which is told once; dtrun is") {
-  const auto talk = [](Console& console) {
-    console.write(Console::Stream::kOut, std::string(1u << 20, 'a'));
-    console.write(Console::Stream::kErr, "one too many\n");
-    console.write(Console::Stream::kOut, "another\n");
-    console.tell_job("the job failed");
-  };
-  const auto limited = said_through(1u << 20, talk);
-  REQUIRE(limited.size() == 3);
-  CHECK(limited[0].size() == 1u << 20);
-  CHECK(limited[1] ==
-        "|the workers have said 1 MiB here, what they say from now on is not kept; --log_dir "
-        "keeps all of it");
-  CHECK(limited[2] == "|the job failed");
-  const auto all = said_through(0, talk);
-  REQUIRE(all.size() == 4);
-  CHECK(all[2] == "another\n");
 }

@@ -3,8 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cmath>
-
 namespace dtrun::cmd {
 namespace {
 
@@ -56,19 +54,6 @@ TEST_CASE("an agent's own colours stay, in each line by itself") {
   message.mutable_said()->set_text("\x1b[1;31mred\n\x1b[36mcyan\x1b[0m\x1b[2J\n");
   clean(&message);
   CHECK(message.said().text() == "\x1b[1;31mred\x1b[0m\n\x1b[36mcyan\x1b[0m?[2J\n");
-}
-
-TEST_CASE("a time that no clock shows is none") {
-  for (const double time : {std::nan(""), HUGE_VAL, -HUGE_VAL, 1e300, 1e12}) {
-    launch::FromHost message;
-    message.set_time(time);
-    clean(&message);
-    CHECK(!message.has_time());
-  }
-  launch::FromHost message;
-  message.set_time(1.8e9);
-  clean(&message);
-  CHECK(message.time() == 1.8e9);
 }
 
 TEST_CASE("a line that follows another one cannot look like dtrun's own") {

@@ -1,5 +1,5 @@
-// The agent that is started to come back to a detached job: sends the messages of the job's file to the
-// launcher, and passes signals on to the agent that writes it.
+// The agent that is started to come back to a detached job: sends what the job writes to the launcher, and
+// passes signals on to the agent that writes it.
 #pragma once
 
 #include "proto/core/status.h"
@@ -9,6 +9,6 @@ namespace dtrun::cmd {
 
 // Ends after Ended is sent, or when the launcher is gone, or silent for kLauncherSilence; the job does not
 // notice. Fails if there is no such run on this host, and has sent nothing then.
-Status relay_spool(const launch::Attach& attach, int in, int out);
+Status relay_detached(const launch::Attach& attach, int in, int out);
 
 }  // namespace dtrun::cmd
