@@ -17,10 +17,12 @@
 
 namespace dtrun::agent::test {
 
+using dtrun::test::contains;
 using dtrun::test::eventually;
 using dtrun::test::Folder;
 using dtrun::test::is_alive;
 using dtrun::test::Process;
+using dtrun::test::read_if_there;
 
 inline std::string free_port() { return std::to_string(dtrun::test::free_port()); }
 
@@ -46,8 +48,6 @@ inline std::vector<std::string> trainer_agent(std::vector<std::string> options,
   options.insert(options.end(), {"--config", config, "--", binary("test_worker")});
   return agent(options);
 }
-
-inline std::string slurp(const std::filesystem::path& path) { return dtrun::test::read_if_there(path); }
 
 // The numbers after "child" and "daemon" in a worker's "child N daemon M ready".
 struct Family {

@@ -105,7 +105,7 @@ TEST_CASE("the report is also a file, with how the job failed for programs") {
   const auto file = logs.path() / "test/report.json";
   CHECK(job.err().find("  all of it: " + file.string() + "\n") != std::string::npos);
   CHECK(job.err().find("  traceback:\n    Traceback:\n      here\n") != std::string::npos);
-  const auto report = nlohmann::json::parse(slurp(file));
+  const auto report = nlohmann::json::parse(read_if_there(file));
   CHECK(report["exit_code"] == 7);
   CHECK(report["run_id"] == "test");
   CHECK(report["restarts"]["allowed"] == 0);
@@ -133,12 +133,12 @@ TEST_CASE("a job that was stopped by a signal says so in its report file, and a 
   REQUIRE(stopped.wait_for_out("ready"));
   stopped.signal(SIGTERM);
   CHECK(stopped.wait() == 143);
-  const auto report = nlohmann::json::parse(slurp(logs.path() / "test/report.json"));
+  const auto report = nlohmann::json::parse(read_if_there(logs.path() / "test/report.json"));
   CHECK(report["reason"] == "stopped by SIGTERM");
   CHECK(report["goodput"].is_null());
   CHECK(report["first_failure"].is_null());
   CHECK(Process(agent({"--log_dir", folder, "--", "/bin/true"})).wait() == 0);
-  const auto success = nlohmann::json::parse(slurp(logs.path() / "test/report.json"));
+  const auto success = nlohmann::json::parse(read_if_there(logs.path() / "test/report.json"));
   CHECK(success["exit_code"] == 0);
   CHECK(success["goodput"]["training"] > 0);
 }

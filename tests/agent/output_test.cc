@@ -16,8 +16,8 @@ TEST_CASE("a last line without a newline is shown whole, and logged as it was") 
   CHECK(job.wait() == 0);
   CHECK(job.out() == "[default:0] abc\n");
   CHECK(job.err() == "[default:0] x\n[default:0] y\n");
-  CHECK(slurp(logs.path() / "test/attempt_1/0/stdout.log") == "abc");
-  CHECK(slurp(logs.path() / "test/attempt_1/0/stderr.log") == "x\ny");
+  CHECK(read_if_there(logs.path() / "test/attempt_1/0/stdout.log") == "abc");
+  CHECK(read_if_there(logs.path() / "test/attempt_1/0/stderr.log") == "x\ny");
 }
 
 TEST_CASE("bytes of any value come through unchanged") {
@@ -26,9 +26,9 @@ TEST_CASE("bytes of any value come through unchanged") {
   Process job(agent({"--log_dir", logs.path().string(), "--", "/bin/sh", "-c", script}),
               {"TMPDIR=" + logs.path().string()});
   CHECK(job.wait() == 0);
-  const std::string copy = slurp(logs.path() / "copy");
+  const std::string copy = read_if_there(logs.path() / "copy");
   CHECK(copy.size() == 300000);
-  CHECK(slurp(logs.path() / "test/attempt_1/0/stdout.log") == copy);
+  CHECK(read_if_there(logs.path() / "test/attempt_1/0/stdout.log") == copy);
 }
 
 TEST_CASE("100 MB of output lose no line") {
@@ -47,8 +47,8 @@ TEST_CASE("a reader that has stopped reading does not make the agent deaf") {
   pid_t worker = -1;
   CHECK(eventually([&] {
     for (pid_t pid : dtrun::test::processes_with("test_worker")) {
-      if (slurp("/proc/" + std::to_string(pid) + "/wchan").find("pipe_w") != std::string::npos ||
-          slurp("/proc/" + std::to_string(pid) + "/syscall").starts_with("1 ")) {
+      if (read_if_there("/proc/" + std::to_string(pid) + "/wchan").find("pipe_w") != std::string::npos ||
+          read_if_there("/proc/" + std::to_string(pid) + "/syscall").starts_with("1 ")) {
         worker = pid;
       }
     }
@@ -75,9 +75,9 @@ TEST_CASE(
   // The reader begins once somebody has opened the gate.
   Process job({"/bin/sh", "-c", command + " | { : < " + gate + "; wc -l; }"});
   REQUIRE(eventually(
-      [&] { return slurp(logs.path() / "test/events.jsonl").find("\"end\"") != std::string::npos; }));
+      [&] { return read_if_there(logs.path() / "test/events.jsonl").find("\"end\"") != std::string::npos; }));
   for (pid_t pid : dtrun::test::processes_with(logs.path())) {
-    const bool agent = slurp("/proc/" + std::to_string(pid) + "/cmdline").starts_with(binary(""));
+    const bool agent = read_if_there("/proc/" + std::to_string(pid) + "/cmdline").starts_with(binary(""));
     for (int number : {SIGWINCH, SIGCHLD, SIGCONT, SIGUSR1})
       if (agent) kill(pid, number);
   }
@@ -95,7 +95,7 @@ TEST_CASE("events.jsonl tells what the agent did, one object a line") {
   Folder logs;
   Process job(agent({"--log_dir", logs.path().string(), "--", "/bin/sh", "-c", "exit 3"}));
   CHECK(job.wait() == 3);
-  const std::string events = slurp(logs.path() / "test/events.jsonl");
+  const std::string events = read_if_there(logs.path() / "test/events.jsonl");
   for (const char* event :
        {"start", "join", "start_workers", "worker_started", "worker_ended", "report_failure", "end"}) {
     CAPTURE(event);

@@ -31,12 +31,10 @@ bool none_left(const std::string& run_id) {
 // The watchdog of the agent started under this name; -1 if there is none.
 pid_t watchdog_of(const std::string& run_id) {
   for (pid_t pid : dtrun::test::processes_with(run_id)) {
-    if (slurp("/proc/" + std::to_string(pid) + "/comm") == "watchdog\n") return pid;
+    if (read_if_there("/proc/" + std::to_string(pid) + "/comm") == "watchdog\n") return pid;
   }
   return -1;
 }
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // A process that a worker starts and does not wait for: it lives until SIGTERM tells it to do something and
 // end; "": it ignores that.
@@ -63,7 +61,7 @@ Ended end_of(std::vector<std::string> options, const std::string& script) {
 
 // Signals that a process was sent and has not taken, as bits.
 std::uint64_t pending_signals(pid_t pid) {
-  const std::string status = slurp("/proc/" + std::to_string(pid) + "/status");
+  const std::string status = read_if_there("/proc/" + std::to_string(pid) + "/status");
   const std::size_t at = status.find("ShdPnd:");
   return at == std::string::npos ? 0 : std::stoull(status.substr(at + 7), nullptr, 16);
 }
@@ -132,11 +130,12 @@ TEST_CASE("a worker's children and daemons do not outlive it") {
 TEST_CASE("what a successful worker left behind gets SIGTERM, is told of, and its last words are passed on") {
   const Ended job = end_of({}, InBackground{.on_term = "echo got TERM"}.started() + "echo trained");
   CHECK_MESSAGE(job.exit_code == 0, job.err);
-  CHECK_MESSAGE(has(job.out, "[default:0] trained"), job.out);
-  CHECK_MESSAGE(has(job.out, "[default:0] got TERM"), job.out);
-  CHECK_MESSAGE(has(job.err, " that rank 0 left behind (/bin/sh -c "), job.err);
-  CHECK_MESSAGE(has(job.err, "), in at most 30 s; rank 0 should wait for what has to finish\n"), job.err);
-  CHECK_FALSE_MESSAGE(has(job.err, "killing"), job.err);
+  CHECK_MESSAGE(contains(job.out, "[default:0] trained"), job.out);
+  CHECK_MESSAGE(contains(job.out, "[default:0] got TERM"), job.out);
+  CHECK_MESSAGE(contains(job.err, " that rank 0 left behind (/bin/sh -c "), job.err);
+  CHECK_MESSAGE(contains(job.err, "), in at most 30 s; rank 0 should wait for what has to finish\n"),
+                job.err);
+  CHECK_FALSE_MESSAGE(contains(job.err, "killing"), job.err);
 }
 
 TEST_CASE(
@@ -148,10 +147,10 @@ TEST_CASE(
     const InBackground copies{.on_term = "sleep 1; echo whole > " + file + "; echo copied", .daemon = daemon};
     const Ended job = end_of({}, copies.started());
     CHECK_MESSAGE(job.exit_code == 0, job.err);
-    CHECK(slurp(file) == "whole\n");
-    CHECK_MESSAGE(has(job.out, "[default:0] copied"), job.out);
-    CHECK_MESSAGE(has(job.err, "ending "), job.err);
-    CHECK_FALSE_MESSAGE(has(job.err, "killing"), job.err);
+    CHECK(read_if_there(file) == "whole\n");
+    CHECK_MESSAGE(contains(job.out, "[default:0] copied"), job.out);
+    CHECK_MESSAGE(contains(job.err, "ending "), job.err);
+    CHECK_FALSE_MESSAGE(contains(job.err, "killing"), job.err);
   }
 }
 
@@ -163,8 +162,8 @@ TEST_CASE("what was left behind and does not end is killed after the grace, a da
         end_of({"--shutdown_ms", "1200"}, InBackground{.on_term = "", .daemon = daemon}.started());
     CHECK(std::chrono::steady_clock::now() - began >= std::chrono::milliseconds(1200));
     CHECK_MESSAGE(job.exit_code == 0, job.err);
-    CHECK_MESSAGE(has(job.err, "dtrun: killing "), job.err);
-    CHECK_MESSAGE(has(job.err, "): not ended after 1.2 s\n"), job.err);
+    CHECK_MESSAGE(contains(job.err, "dtrun: killing "), job.err);
+    CHECK_MESSAGE(contains(job.err, "): not ended after 1.2 s\n"), job.err);
   }
 }
 
@@ -180,9 +179,9 @@ TEST_CASE("what a worker that failed left behind is killed at once, and told of"
   const Ended job = end_of({}, InBackground{.on_term = "echo got TERM"}.started() + "exit 3");
   CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(20));
   CHECK(job.exit_code == 3);
-  CHECK_MESSAGE(has(job.err, "dtrun: killing "), job.err);
-  CHECK_MESSAGE(has(job.err, " that rank 0 left behind (/bin/sh -c "), job.err);
-  CHECK_FALSE(has(job.out, "got TERM"));
+  CHECK_MESSAGE(contains(job.err, "dtrun: killing "), job.err);
+  CHECK_MESSAGE(contains(job.err, " that rank 0 left behind (/bin/sh -c "), job.err);
+  CHECK_FALSE(contains(job.out, "got TERM"));
 }
 
 TEST_CASE(
@@ -205,7 +204,7 @@ TEST_CASE(
     }));
     CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(15));
     CHECK(job.wait() == (success ? 0 : 130));
-    CHECK_MESSAGE(has(job.err(), "): told to end at once\n"), job.err());
+    CHECK_MESSAGE(contains(job.err(), "): told to end at once\n"), job.err());
   }
 }
 
@@ -218,9 +217,9 @@ TEST_CASE("what was left behind does not live on into the next generation") {
                              InBackground{.on_term = ""}.started() + "echo $! > " + file;
   const Ended job = end_of({"--nproc", "2", "--max_restarts", "1"}, script);
   CHECK_MESSAGE(job.exit_code == 0, job.err);
-  CHECK_MESSAGE(has(job.err, " that rank 0 left behind ("), job.err);
-  CHECK_MESSAGE(has(job.err, "): the workers are started again\n"), job.err);
-  CHECK_FALSE(is_alive(std::stoi(slurp(file))));
+  CHECK_MESSAGE(contains(job.err, " that rank 0 left behind ("), job.err);
+  CHECK_MESSAGE(contains(job.err, "): the workers are started again\n"), job.err);
+  CHECK_FALSE(is_alive(std::stoi(read_if_there(file))));
 }
 
 TEST_CASE("kill -9 of the agent leaves no worker, no grandchild, no daemon and no watchdog") {

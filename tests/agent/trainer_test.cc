@@ -50,24 +50,26 @@ TEST_CASE("the output directory keeps the events and the report, with a log dire
   Process failed(trainer_agent({"--output_dir", folder}), mode("fault"));
   CHECK(failed.wait() == 66);
   CHECK(failed.err().find("  all of it: " + folder + "/report.json\n") != std::string::npos);
-  const auto report = dtrun::agent::ended_job_of(slurp(output.path() / "run/report.json"));
+  const auto report = dtrun::agent::ended_job_of(read_if_there(output.path() / "run/report.json"));
   REQUIRE(report);
   CHECK(report->end.exit_code == 66);
   CHECK(report->world_size == 1);
   CHECK(report->generation == 1);
   Process again(trainer_agent({"--output_dir", folder, "--log_dir", logs.path().string()}), mode("early"));
   CHECK(again.wait() == 0);
-  CHECK(slurp(output.path() / "run/report.json") == slurp(logs.path() / "test/report.json"));
-  const std::string events = slurp(logs.path() / "test/events.jsonl");
+  CHECK(read_if_there(output.path() / "run/report.json") == read_if_there(logs.path() / "test/report.json"));
+  const std::string events = read_if_there(logs.path() / "test/events.jsonl");
   CHECK(events.find("\"output_dir\":\"" + folder + "\"") != std::string::npos);
-  CHECK(slurp(output.path() / "run/events.jsonl").ends_with(events));  // behind those of the run before
+  CHECK(
+      read_if_there(output.path() / "run/events.jsonl").ends_with(events));  // behind those of the run before
 }
 
 TEST_CASE("signals for which the built-in trainer has no use do not kill it") {
   Folder logs;
   Process job(trainer_agent({"--log_dir", logs.path().string()}), mode("slow"));
-  REQUIRE(eventually(
-      [&] { return slurp(logs.path() / "test/events.jsonl").find("worker_started") != std::string::npos; }));
+  REQUIRE(eventually([&] {
+    return read_if_there(logs.path() / "test/events.jsonl").find("worker_started") != std::string::npos;
+  }));
   job.signal(SIGUSR1);
   job.signal(SIGUSR2);
   CHECK(job.wait() == 0);
@@ -113,8 +115,8 @@ TEST_CASE("a failure on one node stops the other, and both report the same with 
   CHECK(second.wait() == 8);
   CHECK(first.err().find("rank 1 on ") != std::string::npos);
   CHECK(second.err().find("rank 1 on ") != std::string::npos);
-  const auto a = nlohmann::json::parse(slurp(logs[0].path() / "test/report.json"));
-  const auto b = nlohmann::json::parse(slurp(logs[1].path() / "test/report.json"));
+  const auto a = nlohmann::json::parse(read_if_there(logs[0].path() / "test/report.json"));
+  const auto b = nlohmann::json::parse(read_if_there(logs[1].path() / "test/report.json"));
   CHECK(a["first_failure"]["rank"] == 1);
   CHECK(a["first_failure"] == b["first_failure"]);
   CHECK(a["followers"] == b["followers"]);

@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <stdexcept>
 #include <thread>
 
+#include "tests/support/files.h"
 #include "tests/support/folder.h"
 #include "tests/support/ports.h"
 #include "tests/support/process.h"
@@ -26,21 +25,14 @@ constexpr char kMark[] = "DTRUN_CHAOS_ROUND_NAME=";
 constexpr milliseconds kLimit{120000};   // of a round; agents wait 10 s for a lost coordinator alone
 constexpr milliseconds kCleanUp{20000};  // by the watchdog, on a busy machine
 
-std::string slurp(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 // Live processes that inherited `mark` ("NAME=value") in their environment, with their command lines.
 std::vector<std::pair<pid_t, std::string>> marked(const std::string& mark) {
   std::vector<std::pair<pid_t, std::string>> found;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
     const pid_t pid = std::atoi(entry.path().filename().c_str());
-    if (pid <= 0 || slurp(entry.path() / "environ").find(mark + '\0') == std::string::npos) continue;
-    if (is_alive(pid)) found.emplace_back(pid, slurp(entry.path() / "comm"));
+    if (pid <= 0 || read_if_there(entry.path() / "environ").find(mark + '\0') == std::string::npos) continue;
+    if (is_alive(pid)) found.emplace_back(pid, read_if_there(entry.path() / "comm"));
   }
   return found;
 }
@@ -225,7 +217,7 @@ void Round::judge_what_is_left(const std::string& expected_model) {
   }
   if (!succeeded()) return;
   if (plan_.builtin) {
-    if (slurp(folder_.path() / "output/model.safetensors") != expected_model)
+    if (read_if_there(folder_.path() / "output/model.safetensors") != expected_model)
       wrong("the model has other bytes");
     return;
   }
@@ -295,7 +287,7 @@ std::string calm_model() {
   argv.insert(argv.end(), what.begin(), what.end());
   Process dtrun(argv);
   if (dtrun.wait(kLimit) != 0) throw std::runtime_error("a calm run failed:\n" + dtrun.err());
-  return slurp(folder.path() / "output/model.safetensors");
+  return read_if_there(folder.path() / "output/model.safetensors");
 }
 
 }  // namespace dtrun::test

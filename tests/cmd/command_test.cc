@@ -1,6 +1,5 @@
 // Options at work: the real dtrun with real processes.
 #include <doctest/doctest.h>
-#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -12,6 +11,7 @@
 #include <set>
 #include <sstream>
 
+#include "tests/support/files.h"
 #include "tests/support/folder.h"
 #include "tests/support/ports.h"
 #include "tests/support/process.h"
@@ -35,13 +35,6 @@ Ended run(const Words& options, const std::string& script, Words variables = {})
   return Process(command(options, script), variables).end();
 }
 
-std::string slurp(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 std::string sorted(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream in(text);
@@ -63,9 +56,9 @@ TEST_CASE("redirected streams are in the file and not on the console, teed ones 
   CHECK(job.out == "[default:1] out1\n");
   CHECK(job.err == "[default:1] err1\n");
   const auto attempt = logs.path() / "t/attempt_1";
-  CHECK(slurp(attempt / "0/stdout.log") == "out0\n");
-  CHECK(slurp(attempt / "0/stderr.log") == "err0\n");
-  CHECK(slurp(attempt / "1/stdout.log") == "out1\n");
+  CHECK(read_if_there(attempt / "0/stdout.log") == "out0\n");
+  CHECK(read_if_there(attempt / "0/stderr.log") == "err0\n");
+  CHECK(read_if_there(attempt / "1/stdout.log") == "out1\n");
   CHECK_FALSE(std::filesystem::exists(attempt / "1/stderr.log"));
 }
 
@@ -84,7 +77,7 @@ TEST_CASE("files without a log directory are in a temporary one that is named") 
   const std::string intro = "dtrun: --redirects without --log_dir: files are in ";
   REQUIRE(job.err.starts_with(intro));
   const std::string folder = job.err.substr(intro.size(), job.err.find('\n') - intro.size());
-  CHECK(slurp(std::filesystem::path(folder) / "t/attempt_1/0/stdout.log") == "hidden\n");
+  CHECK(read_if_there(std::filesystem::path(folder) / "t/attempt_1/0/stdout.log") == "hidden\n");
 }
 
 TEST_CASE("the ranks' filter hides the others on the console, not in their files") {
@@ -92,7 +85,7 @@ TEST_CASE("the ranks' filter hides the others on the console, not in their files
   const Ended job =
       run({"--log_dir", logs.path(), "--nproc_per_node", "3", "--local_ranks_filter", "2"}, "echo out$RANK");
   CHECK(job.out == "[default:2] out2\n");
-  CHECK(slurp(logs.path() / "t/attempt_1/0/stdout.log") == "out0\n");
+  CHECK(read_if_there(logs.path() / "t/attempt_1/0/stdout.log") == "out0\n");
 }
 
 TEST_CASE("lines with a word of the filters are gathered from all ranks, with their prefix") {
@@ -102,9 +95,9 @@ TEST_CASE("lines with a word of the filters are gathered from all ranks, with th
                         "echo an apple from $RANK; echo pe,ar$RANK; echo pear; echo plum$RANK >&2");
   CHECK(job.exit_code == 0);
   const auto attempt = logs.path() / "t/attempt_1";
-  CHECK(sorted(slurp(attempt / "filtered_stdout.log")) ==
+  CHECK(sorted(read_if_there(attempt / "filtered_stdout.log")) ==
         "[default:0] an apple from 0\n[default:0] pe,ar0\n[default:1] an apple from 1\n[default:1] pe,ar1\n");
-  CHECK(sorted(slurp(attempt / "filtered_stderr.log")) == "[default:0] plum0\n[default:1] plum1\n");
+  CHECK(sorted(read_if_there(attempt / "filtered_stderr.log")) == "[default:0] plum0\n[default:1] plum1\n");
 }
 
 TEST_CASE("lines carry the prefix that was asked for, files do not") {
@@ -112,7 +105,7 @@ TEST_CASE("lines carry the prefix that was asked for, files do not") {
   const Ended job = run(
       {"--log_dir", logs.path(), "--role", "reader", "--log_prefix", "{role}/{local_rank} |"}, "echo hello");
   CHECK(job.out == "reader/0 | hello\n");
-  CHECK(slurp(logs.path() / "t/attempt_1/0/stdout.log") == "hello\n");
+  CHECK(read_if_there(logs.path() / "t/attempt_1/0/stdout.log") == "hello\n");
   CHECK(run({"--log_prefix="}, "echo hello").out == "hello\n");
   CHECK(run({}, "echo hello", {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=<${rank}>:"}).out == "<0>:hello\n");
 }
@@ -125,7 +118,7 @@ TEST_CASE("timestamps begin every line, on the console and in the file, and a li
   const std::string prefix = R"(\[default:0\] )";
   CHECK(std::regex_match(
       job.out, std::regex(time + prefix + "oneand\n" + time + prefix + "two\n" + time + prefix + "three\n")));
-  CHECK(std::regex_match(slurp(logs.path() / "t/attempt_1/0/stdout.log"),
+  CHECK(std::regex_match(read_if_there(logs.path() / "t/attempt_1/0/stdout.log"),
                          std::regex(time + "oneand\n" + time + "two\n" + time + "three")));
 }
 
@@ -136,12 +129,12 @@ TEST_CASE("a log file that reaches its size begins anew, and lines stay whole") 
   CHECK(job.exit_code == 0);
   const auto folder = logs.path() / "t/attempt_1/0";
   for (const char* name : {"stdout.log", "stdout.log.1", "stdout.log.2"}) {
-    const std::string text = slurp(folder / name);
+    const std::string text = read_if_there(folder / name);
     CHECK(text.size() <= 1024 + 40);
     CHECK(text.starts_with("a line"));
     CHECK(text.ends_with("\n"));
   }
-  CHECK(slurp(folder / "stdout.log").ends_with("no 100\n"));
+  CHECK(read_if_there(folder / "stdout.log").ends_with("no 100\n"));
 }
 
 TEST_CASE("a file that cannot be written sends the output to the console") {
@@ -160,36 +153,17 @@ TEST_CASE("MASTER_PORT and MASTER_ADDR are those that were given") {
 }
 
 TEST_CASE("a port that somebody else has is refused before anything starts") {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in name{};
-  name.sin_family = AF_INET;
-  socklen_t size = sizeof name;
-  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&name), size) == 0);
+  const int fd = bound_to(0);
   REQUIRE(listen(fd, 1) == 0);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size);
-  const Ended job = run({"--master_port", std::to_string(ntohs(name.sin_port))}, "echo started");
+  const Ended job = run({"--master_port", std::to_string(port_of(fd))}, "echo started");
   close(fd);
   CHECK(job.exit_code == 69);
   CHECK(job.out.empty());
   CHECK(job.err.find("Address already in use") != std::string::npos);
 }
 
-// MASTER_PORT, with the next port free for the coordinator.
-int free_pair() {
-  for (;;) {
-    const int port = free_port();
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in next{};
-    next.sin_family = AF_INET;
-    next.sin_port = htons(static_cast<std::uint16_t>(port + 1));
-    const bool free = port < 65535 && bind(fd, reinterpret_cast<sockaddr*>(&next), sizeof next) == 0;
-    close(fd);
-    if (free) return port;
-  }
-}
-
 TEST_CASE("torchrun's static rendezvous: two agents, a master address and port, ranks as given") {
-  const std::string port = std::to_string(free_pair());
+  const std::string port = std::to_string(free_port());
   const auto node = [&](const std::string& rank) {
     return command(
         {"--nnodes", "2", "--node_rank", rank, "--master_addr", "127.0.0.1", "--master_port", port},
@@ -204,7 +178,7 @@ TEST_CASE("torchrun's static rendezvous: two agents, a master address and port, 
 
 TEST_CASE("nodes meet over IPv6, and the master's address is one of it" * doctest::test_suite("ipv6")) {
   const std::string loopback = std::string(31, '0') + "1 ";
-  if (slurp("/proc/net/if_inet6").find(loopback) == std::string::npos) return skip("no IPv6 here");
+  if (read_if_there("/proc/net/if_inet6").find(loopback) == std::string::npos) return skip("no IPv6 here");
   const int port = free_port();
   const auto node = [&] {
     return command({"--nnodes", "2", "--rdzv_endpoint", "[::1]:" + std::to_string(port)},
@@ -265,12 +239,8 @@ TEST_CASE("without a prefix one worker's output is passed on byte for byte") {
 
 TEST_CASE("a port that another program has for a moment delays the coordinator, and no more") {
   const int port = free_port();
-  const int holder = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const sockaddr_in address{.sin_family = AF_INET,
-                            .sin_port = htons(static_cast<std::uint16_t>(port)),
-                            .sin_addr = {htonl(INADDR_LOOPBACK)},
-                            .sin_zero = {}};
-  REQUIRE(bind(holder, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  const int holder = bound_to(port);
+  REQUIRE(holder >= 0);
   Process job(command({"--rdzv_endpoint", "127.0.0.1:" + std::to_string(port)}, "echo started"));
   CHECK_FALSE(job.wait_for_out("started", std::chrono::milliseconds(500)));
   close(holder);
@@ -284,8 +254,8 @@ TEST_CASE("each worker of an exclusive binding runs on CPUs of its own" * doctes
   std::set<std::string> cores;  // each by its hardware threads
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (CPU_ISSET(cpu, &all))
-      cores.insert(
-          slurp("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list"));
+      cores.insert(read_if_there("/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
+                                 "/topology/thread_siblings_list"));
   }
   if (cores.size() < 2) return skip("one core");
   const Ended job = run({"--nproc_per_node", "2", "--numa_binding", "exclusive", "--log_prefix", ""},
@@ -408,7 +378,7 @@ TEST_CASE("a failure report on a pipe has colour only if it is asked for, its fi
   CHECK(coloured.err.find(heading) != std::string::npos);
   CHECK(run({"--color", "never"}, "exit 3", {"CLICOLOR_FORCE=1"}).err.find('\x1b') == std::string::npos);
   for (const char* name : {"events.jsonl", "report.json"}) {
-    const std::string text = slurp(logs.path() / "t" / name);
+    const std::string text = read_if_there(logs.path() / "t" / name);
     CHECK(text.find("failed") != std::string::npos);
     CHECK(text.find('\x1b') == std::string::npos);
     CHECK(text.find("u001b") == std::string::npos);

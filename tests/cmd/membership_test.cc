@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/files.h"
 #include "tests/support/folder.h"
 #include "tests/support/ports.h"
 #include "tests/support/process.h"
@@ -67,8 +68,6 @@ class Launch {
   const std::string endpoint_ = "127.0.0.1:" + std::to_string(free_port());
 };
 
-bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
-
 }  // namespace
 
 TEST_CASE("Ctrl-C on one node of a job that needs it ends the job at once, and the others say whose it was") {
@@ -78,8 +77,8 @@ TEST_CASE("Ctrl-C on one node of a job that needs it ends the job at once, and t
   guest->signal(SIGINT);
   CHECK(guest->wait() == 128 + SIGINT);
   CHECK(host->wait(Process::Duration(30000)) == 69);
-  CHECK_MESSAGE(has(host->err(), "left (told to by SIGINT): stopp"), host->err());
-  CHECK_MESSAGE(has(host->err(), "was stopped by SIGINT (Ctrl-C), and --nnodes 2 needs all nodes\n"),
+  CHECK_MESSAGE(contains(host->err(), "left (told to by SIGINT): stopp"), host->err());
+  CHECK_MESSAGE(contains(host->err(), "was stopped by SIGINT (Ctrl-C), and --nnodes 2 needs all nodes\n"),
                 host->err());
 }
 
@@ -109,10 +108,11 @@ TEST_CASE("a host that is told to end tells the others, and those who watch the 
   host->signal(SIGTERM);
   CHECK(host->wait(Process::Duration(30000)) == 128 + SIGTERM);
   CHECK(guest->wait(Process::Duration(30000)) == 69);
-  CHECK_MESSAGE(has(guest->err(), ", which hosts the coordinator, was stopped by SIGTERM\n"), guest->err());
-  CHECK_FALSE(has(guest->err(), "trying again"));
+  CHECK_MESSAGE(contains(guest->err(), ", which hosts the coordinator, was stopped by SIGTERM\n"),
+                guest->err());
+  CHECK_FALSE(contains(guest->err(), "trying again"));
   CHECK(watch.wait(Process::Duration(30000)) == 69);
-  CHECK(has(watch.out(), "\"phase\":\"over\""));
+  CHECK(contains(watch.out(), "\"phase\":\"over\""));
 }
 
 TEST_CASE("a host does not wait for a guest that stands still") {
@@ -124,7 +124,8 @@ TEST_CASE("a host does not wait for a guest that stands still") {
   CHECK(host->wait(Process::Duration(8000)) == 128 + SIGTERM);
   guest->signal(SIGCONT);
   CHECK(guest->wait(Process::Duration(30000)) == 69);
-  CHECK_MESSAGE(has(guest->err(), ", which hosts the coordinator, was stopped by SIGTERM\n"), guest->err());
+  CHECK_MESSAGE(contains(guest->err(), ", which hosts the coordinator, was stopped by SIGTERM\n"),
+                guest->err());
 }
 
 TEST_CASE("who waits hears who was refused and why, once, and so does the end of the wait") {
@@ -137,8 +138,8 @@ TEST_CASE("who waits hears who was refused and why, once, and so does the end of
   CHECK(host->wait_for_err(why + "\n"));
   CHECK(host->wait(Process::Duration(30000)) == 69);
   CHECK_MESSAGE(host->err().find(why + "\n") == host->err().rfind(why + "\n"), host->err());
-  CHECK_MESSAGE(has(host->err(), "only 1 of 2 nodes joined within 8 s; "), host->err());
-  CHECK_MESSAGE(has(host->err(), why + ", "), host->err());
+  CHECK_MESSAGE(contains(host->err(), "only 1 of 2 nodes joined within 8 s; "), host->err());
+  CHECK_MESSAGE(contains(host->err(), why + ", "), host->err());
 }
 
 TEST_CASE("a host that was killed and is started again takes its place at once") {
@@ -152,7 +153,7 @@ TEST_CASE("a host that was killed and is started again takes its place at once")
   CHECK(host->wait_for_out("up 2"));
   CHECK_MESSAGE(guest->wait_for_err("came back with a new agent: stopp"), guest->err());
   CHECK(guest->wait_for_out("up 2\n[default:1] up 2"));
-  CHECK_FALSE(has(host->err(), "places of the run are taken"));
+  CHECK_FALSE(contains(host->err(), "places of the run are taken"));
 }
 
 TEST_CASE("work that had ended well runs again only with a word") {
@@ -167,7 +168,7 @@ TEST_CASE("work that had ended well runs again only with a word") {
   host = launch.start(0, {}, "exit 0");
   CHECK(host->wait() == 0);
   CHECK(guest->wait() == 0);
-  CHECK_MESSAGE(has(guest->err(), "rank 1 had ended with 0 and runs again: "), guest->err());
+  CHECK_MESSAGE(contains(guest->err(), "rank 1 had ended with 0 and runs again: "), guest->err());
 }
 
 TEST_CASE("dtrun status --ready tells whether this host's workers are at work, without the coordinator") {
@@ -184,7 +185,7 @@ TEST_CASE("dtrun status --ready tells whether this host's workers are at work, w
   REQUIRE(host->wait_for_err("joined 1 of 2"));
   const Ended waits = ready();
   CHECK(waits.exit_code == 69);
-  CHECK(has(waits.err, "run launch is not under way here: it waits for nodes"));
+  CHECK(contains(waits.err, "run launch is not under way here: it waits for nodes"));
   auto guest = launch.start(1);
   REQUIRE(host->wait_for_out("up 2"));
   CHECK(ready().exit_code == 0);

@@ -1,5 +1,4 @@
 // Bad input: a message that names the thing, the contract's exit code, and nothing touched.
-#include <arpa/inet.h>
 #include <doctest/doctest.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -181,15 +180,9 @@ TEST_CASE("an endpoint that does not resolve ends with 69 and the name") {
 }
 
 TEST_CASE("an endpoint where something else listens ends with 69 and says so") {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0);
+  const int fd = bound_to(0);
   REQUIRE(listen(fd, 64) == 0);
-  REQUIRE(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  const std::string endpoint = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  const std::string endpoint = "127.0.0.1:" + std::to_string(port_of(fd));
   refuses({"--nnodes", "2", "--rdzv_endpoint", endpoint, "--", "true"}, 69, {endpoint, "something else"});
   close(fd);
 }

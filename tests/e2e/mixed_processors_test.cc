@@ -20,8 +20,6 @@ using Words = std::vector<std::string>;
 
 const Words kPlain = {"DTRUN_CPU=baseline"};
 
-bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
-
 class Job {
  public:
   Job(std::string nnodes, std::string steps) : nnodes_(std::move(nnodes)), steps_(std::move(steps)) {
@@ -66,7 +64,7 @@ std::string fingerprint(const Job& job, const Words& environment) {
 
 // One that has no more than the baseline cannot be told to leave anything out. The fingerprint is not asked:
 // it may be what is wrong.
-bool has_more() { return has(read_text("/proc/cpuinfo"), " fma "); }
+bool has_more() { return contains(read_text("/proc/cpuinfo"), " fma "); }
 
 }  // namespace
 
@@ -91,9 +89,9 @@ TEST_CASE("a node whose processor gives other bits is refused, and both are name
   REQUIRE(first->wait_for_err("joined 1 of 2"));
   const auto second = job.start(kPlain);
   CHECK(second->wait() == 78);
-  CHECK_MESSAGE(has(second->err(), "cpu, without fused multiply-add, but "), second->err());
-  CHECK(has(second->err(), "first, computes on cpu, "));
-  CHECK(has(second->err(), ": no worker computes without it; leave "));
+  CHECK_MESSAGE(contains(second->err(), "cpu, without fused multiply-add, but "), second->err());
+  CHECK(contains(second->err(), "first, computes on cpu, "));
+  CHECK(contains(second->err(), ": no worker computes without it; leave "));
   CHECK(first->wait_for_err(" was refused: it would compute on cpu, "));
   first->signal(SIGINT);
   first->wait();
@@ -120,5 +118,5 @@ TEST_CASE("a processor without fused multiply-add is refused by name, also where
   const Job job("1", "2");
   const auto refused = job.start(kPlain, {"train.allow_mixed_devices=true"});
   CHECK(refused->wait() == 78);
-  CHECK_MESSAGE(has(refused->err(), "this processor has no fused multiply-add (FMA)"), refused->err());
+  CHECK_MESSAGE(contains(refused->err(), "this processor has no fused multiply-add (FMA)"), refused->err());
 }

@@ -1,7 +1,6 @@
 // Trouble around a run: a full disk, a second run in the same output directory or right after the first,
 // noise on the coordinator's port. A clear message, the contract's exit code, and what was there before stays
 // as it was.
-#include <arpa/inet.h>
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -12,6 +11,7 @@
 
 #include "tests/e2e/hosts.h"
 #include "tests/e2e/training.h"
+#include "tests/support/ports.h"
 #include "tests/support/skip.h"
 
 using namespace dtrun::test;
@@ -19,21 +19,10 @@ using namespace std::string_literals;
 
 namespace {
 
-int connect_to(int port) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) return fd;
-  close(fd);
-  return -1;
-}
-
 // A connection that says `bytes` and then nothing more until the test ends.
 class Noise {
  public:
-  Noise(int port, const std::string& bytes) : fd_(connect_to(port)) {
+  Noise(int port, const std::string& bytes) : fd_(connected_to(port)) {
     REQUIRE(fd_ >= 0);
     (void)send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }

@@ -1,6 +1,5 @@
 #include "tests/support/relay.h"
 
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -11,24 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/ports.h"
+
 namespace dtrun::test {
 namespace {
-
-sockaddr_in loopback(int port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  return address;
-}
-
-int connected_to(int port) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const sockaddr_in address = loopback(port);
-  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return fd;
-  close(fd);
-  return -1;
-}
 
 // A peer that does not read must not hold up the relay's end.
 void limit_sending(int fd) {
@@ -62,13 +47,9 @@ bool Relay::pass_on(int from, int to, std::string* record) {
 }
 
 Relay::Relay(int target_port) : target_port_(target_port) {
-  listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = loopback(0);
-  socklen_t size = sizeof address;
-  if (bind(listener_, reinterpret_cast<sockaddr*>(&address), size) != 0 || listen(listener_, 64) != 0)
-    throw std::runtime_error("the relay cannot listen");
-  getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
-  port_ = ntohs(address.sin_port);
+  listener_ = bound_to(0);
+  if (listen(listener_, 64) != 0) throw std::runtime_error("the relay cannot listen");
+  port_ = port_of(listener_);
   wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   thread_ = std::thread([this] { run(); });
 }

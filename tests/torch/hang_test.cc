@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "tests/support/files.h"
 #include "tests/support/ports.h"
 #include "tests/torch/torch_jobs.h"
 
@@ -35,8 +36,6 @@ std::string error_of(const std::vector<std::string>& command, const std::string&
   return hanging.err();
 }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 constexpr char kNothing[] = "/nowhere";
 
 }  // namespace
@@ -46,11 +45,11 @@ TEST_CASE("without any tool the kernel tells who waits for nobody") {
   for (const std::string ranks : {"2", "3"}) {
     const std::string err = error_of(job({"--nproc_per_node", ranks}, "late"), kNothing);
     CAPTURE(err);
-    CHECK(has(err, "the job failed: ranks 0-" + std::string(ranks == "2" ? "1" : "2") +
-                       " hang: no progress for 8 s"));
-    CHECK(has(err, "rank 1: sleep"));
-    CHECK(has(err, "likely cause: rank 1, which does not wait for another rank"));
-    CHECK_FALSE(has(err, "failed first"));
+    CHECK(contains(err, "the job failed: ranks 0-" + std::string(ranks == "2" ? "1" : "2") +
+                            " hang: no progress for 8 s"));
+    CHECK(contains(err, "rank 1: sleep"));
+    CHECK(contains(err, "likely cause: rank 1, which does not wait for another rank"));
+    CHECK_FALSE(contains(err, "failed first"));
   }
 }
 
@@ -61,8 +60,8 @@ TEST_SUITE("py_spy") {
     if (path.empty()) return skip("needs py-spy in PATH, or beside the Python that has PyTorch");
     const std::string err = error_of(job({"--nproc_per_node", "3"}, "late"), path);
     CAPTURE(err);
-    CHECK(has(err, "\n  ranks 0, 2: all_reduce at hang.py:25 · rank 1: sleep at hang.py:12\n"));
-    CHECK(has(err, "likely cause: rank 1, which does not wait for another rank"));
+    CHECK(contains(err, "\n  ranks 0, 2: all_reduce at hang.py:25 · rank 1: sleep at hang.py:12\n"));
+    CHECK(contains(err, "likely cause: rank 1, which does not wait for another rank"));
   }
 
   TEST_CASE("the rank in another collective than the others is named, of two nodes as well") {
@@ -77,9 +76,9 @@ TEST_SUITE("py_spy") {
     CHECK(second.wait(kLong) == 137);
     for (const std::string& err : {first, second.err()}) {
       CAPTURE(err);
-      CHECK(has(err, "the job failed: ranks 0-3 hang: "));
-      CHECK(has(err, "rank 1: broadcast at hang.py:"));
-      CHECK(has(err, "likely cause: rank 1, which is not where the others are"));
+      CHECK(contains(err, "the job failed: ranks 0-3 hang: "));
+      CHECK(contains(err, "rank 1: broadcast at hang.py:"));
+      CHECK(contains(err, "likely cause: rank 1, which is not where the others are"));
     }
   }
 }

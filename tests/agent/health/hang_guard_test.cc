@@ -12,11 +12,7 @@
 using namespace dtrun::agent::test;
 using dtrun::Descriptor;
 
-namespace {
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE(
     "a program that stops touching its heartbeat file is killed, with its stacks in its log directory") {
@@ -28,24 +24,24 @@ TEST_CASE(
                      "/bin/sh", "-c", script}));
   CHECK(job.wait() == 137);
   CAPTURE(job.err());
-  CHECK(has(job.err(), "rank 1: no progress for 5 s"));
-  CHECK(has(job.err(), "rank 1 on "));
-  CHECK(has(job.err(), "failed first: signal 9 (SIGKILL): it hung\n"));
-  CHECK(has(job.err(), "sleep"));
-  CHECK(has(job.err(), "\n  rank 1 stopped giving heartbeats\n"));
+  CHECK(contains(job.err(), "rank 1: no progress for 5 s"));
+  CHECK(contains(job.err(), "rank 1 on "));
+  CHECK(contains(job.err(), "failed first: signal 9 (SIGKILL): it hung\n"));
+  CHECK(contains(job.err(), "sleep"));
+  CHECK(contains(job.err(), "\n  rank 1 stopped giving heartbeats\n"));
   const auto file = logs.path() / "test/attempt_1/1/stacks.txt";
-  CHECK(has(job.err(), "(stacks: " + file.string() + ")"));
-  const std::string stacks = slurp(file);
-  CHECK(has(stacks, "(sleep)"));
-  CHECK(has(stacks, "thread "));
+  CHECK(contains(job.err(), "(stacks: " + file.string() + ")"));
+  const std::string stacks = read_if_there(file);
+  CHECK(contains(stacks, "(sleep)"));
+  CHECK(contains(stacks, "thread "));
   CHECK(std::filesystem::exists(logs.path() / "test/attempt_1/0/stacks.txt"));
-  const auto report = nlohmann::json::parse(slurp(logs.path() / "test/report.json"));
+  const auto report = nlohmann::json::parse(read_if_there(logs.path() / "test/report.json"));
   CHECK(report["first_failure"]["cause"] == "hung");
   CHECK(report["first_failure"]["rank"] == 1);
   CHECK(report["hang"]["suspects"] == nlohmann::json::array({1}));
-  const std::string events = slurp(logs.path() / "test/events.jsonl");
-  CHECK(has(events, "\"event\":\"hang\",\"rank\":1"));
-  CHECK(has(events, "\"where\":\"sleep"));
+  const std::string events = read_if_there(logs.path() / "test/events.jsonl");
+  CHECK(contains(events, "\"event\":\"hang\",\"rank\":1"));
+  CHECK(contains(events, "\"where\":\"sleep"));
 }
 
 TEST_CASE("a program that never touches its heartbeat file may take its time") {
@@ -61,8 +57,8 @@ TEST_CASE("each worker of a program has a heartbeat file of its own, and never s
   Process job(agent({"--nproc", "2", "--", "/bin/sh", "-c", script}), {"DTRUN_HEARTBEAT_FILE=/somewhere"});
   CHECK(job.wait() == 0);
   CHECK(job.err() == "");
-  CHECK(slurp(folder.path() / "0") != slurp(folder.path() / "1"));
-  CHECK(slurp(folder.path() / "0") != "/somewhere\n");
+  CHECK(read_if_there(folder.path() / "0") != read_if_there(folder.path() / "1"));
+  CHECK(read_if_there(folder.path() / "0") != "/somewhere\n");
 }
 
 TEST_CASE(
@@ -80,16 +76,17 @@ TEST_CASE(
   Process job(agent({"--nproc", "2", "--notice_ms", "1500", "--log_dir", logs.path().string(), "--",
                      "/bin/sh", "-c", script}),
               {"PATH=/usr/bin:/bin"});
-  CHECK(eventually([&] { return has(job.err(), "no worker has written, computed or read anything for "); }));
+  CHECK(eventually(
+      [&] { return contains(job.err(), "no worker has written, computed or read anything for "); }));
   CAPTURE(job.err());
-  CHECK(has(job.err(), "rank 1: read of " + fifo));
-  CHECK(has(job.err(), "likely cause: rank 1, which does not wait for another rank"));
-  CHECK(has(slurp(logs.path() / "test/attempt_1/1/stacks.txt"), "read"));
+  CHECK(contains(job.err(), "rank 1: read of " + fifo));
+  CHECK(contains(job.err(), "likely cause: rank 1, which does not wait for another rank"));
+  CHECK(contains(read_if_there(logs.path() / "test/attempt_1/1/stacks.txt"), "read"));
   REQUIRE(write(writer.get(), "line\n", 5) == 5);
   CHECK(job.wait() == 0);
-  const std::string events = slurp(logs.path() / "test/events.jsonl");
-  CHECK(has(events, "\"event\":\"news\",\"kind\":\"no_progress\""));
-  CHECK_FALSE(has(events, "\"event\":\"hang\""));
+  const std::string events = read_if_there(logs.path() / "test/events.jsonl");
+  CHECK(contains(events, "\"event\":\"news\",\"kind\":\"no_progress\""));
+  CHECK_FALSE(contains(events, "\"event\":\"hang\""));
 }
 
 TEST_CASE("a program that goes on is told to do so, and one that may be silent is not told of at all") {
@@ -97,8 +94,8 @@ TEST_CASE("a program that goes on is told to do so, and one that may be silent i
   Process calm(agent({"--notice_ms", "0", "--", "/bin/sh", "-c", "sleep 25"}));
   Process job(agent({"--notice_ms", "1500", "--", "/bin/sh", "-c", script}));
   CHECK(job.wait() == 0);
-  CHECK(has(job.err(), "no worker has written, computed or read anything for "));
-  CHECK(has(job.err(), "the workers get on again, "));
+  CHECK(contains(job.err(), "no worker has written, computed or read anything for "));
+  CHECK(contains(job.err(), "the workers get on again, "));
   CHECK(calm.wait() == 0);
   CHECK(calm.err() == "");
 }
@@ -107,12 +104,12 @@ TEST_CASE("workers that neither write nor compute are a stall, and none is blame
   Process job(agent({"--nproc", "2", "--stall_ms", "1500", "--", "/bin/sh", "-c", "exec sleep 1000"}));
   CHECK(job.wait() == 137);
   CAPTURE(job.err());
-  CHECK(has(job.err(), "no progress for 1.5 s: no worker of this node wrote or computed anything"));
-  CHECK(has(job.err(), "the job failed: ranks 0-1 hang: no progress for 1.5 s\n"));
-  CHECK(has(job.err(), "\n  ranks 0-1: sleep"));
-  CHECK(has(job.err(), "all stand at the same place: no rank stands out"));
-  CHECK_FALSE(has(job.err(), "failed first"));
-  CHECK_FALSE(has(job.err(), "followed"));
+  CHECK(contains(job.err(), "no progress for 1.5 s: no worker of this node wrote or computed anything"));
+  CHECK(contains(job.err(), "the job failed: ranks 0-1 hang: no progress for 1.5 s\n"));
+  CHECK(contains(job.err(), "\n  ranks 0-1: sleep"));
+  CHECK(contains(job.err(), "all stand at the same place: no rank stands out"));
+  CHECK_FALSE(contains(job.err(), "failed first"));
+  CHECK_FALSE(contains(job.err(), "followed"));
 }
 
 TEST_CASE("of workers that are silent together the one that waits for nobody is named, also behind a shell") {
@@ -124,10 +121,10 @@ TEST_CASE("of workers that are silent together the one that waits for nobody is 
               {"PATH=/usr/bin:/bin"});
   CHECK(job.wait() == 137);
   CAPTURE(job.err());
-  CHECK(has(job.err(), "the job failed: ranks 0-2 hang: no progress for 2.5 s\n"));
-  CHECK(has(job.err(), "ranks 0, 2: "));
-  CHECK(has(job.err(), "rank 1: sleep"));
-  CHECK(has(job.err(), "likely cause: rank 1, which does not wait for another rank"));
+  CHECK(contains(job.err(), "the job failed: ranks 0-2 hang: no progress for 2.5 s\n"));
+  CHECK(contains(job.err(), "ranks 0, 2: "));
+  CHECK(contains(job.err(), "rank 1: sleep"));
+  CHECK(contains(job.err(), "likely cause: rank 1, which does not wait for another rank"));
 }
 
 TEST_CASE("workers that stop touching their heartbeat files together are judged by where they stand") {
@@ -142,8 +139,8 @@ TEST_CASE("workers that stop touching their heartbeat files together are judged 
               {"PATH=/usr/bin:/bin"});
   CHECK(job.wait() == 137);
   CAPTURE(job.err());
-  CHECK(has(job.err(), "hang: no progress for 4 s\n"));
-  CHECK(has(job.err(), "likely cause: rank 1, which does not wait for another rank"));
+  CHECK(contains(job.err(), "hang: no progress for 4 s\n"));
+  CHECK(contains(job.err(), "likely cause: rank 1, which does not wait for another rank"));
 }
 
 TEST_CASE("where the workers stood is written before a debugger puts its own wait there") {
@@ -151,10 +148,10 @@ TEST_CASE("where the workers stood is written before a debugger puts its own wai
   Process job(agent({"--nproc", "2", "--stall_ms", "800", "--log_dir", logs.path().string(), "--", "/bin/sh",
                      "-c", "exec sleep 1000"}));
   CHECK(job.wait() == 137);
-  const std::string stacks = slurp(logs.path() / "test/attempt_1/1/stacks.txt");
+  const std::string stacks = read_if_there(logs.path() / "test/attempt_1/1/stacks.txt");
   CAPTURE(stacks);
-  CHECK(has(stacks, "S (sleeping), clock_nanosleep, in "));
-  CHECK_FALSE(has(stacks, "ptrace_stop"));
+  CHECK(contains(stacks, "S (sleeping), clock_nanosleep, in "));
+  CHECK_FALSE(contains(stacks, "ptrace_stop"));
 }
 
 TEST_CASE("one worker's output or computation keeps its waiting peers from being taken for hung") {
@@ -172,7 +169,7 @@ TEST_CASE("a hang uses up a restart like any other failure") {
   const std::string script = "[ $DTRUN_RESTART_COUNT = 1 ] || exec sleep 1000";
   Process job(agent({"--max_restarts", "1", "--stall_ms", "800", "--", "/bin/sh", "-c", script}));
   CHECK(job.wait() == 0);
-  CHECK(has(job.err(), "restart 1 of 1"));
+  CHECK(contains(job.err(), "restart 1 of 1"));
 }
 
 TEST_CASE("a stopped agent does not take its workers for hung when it wakes up") {
@@ -205,7 +202,7 @@ TEST_CASE("a worker that waits for us to pass on its output is not hung") {
   const std::string command =
       "exec " + dtrun::test::shell_text(agent_with({"--stall_ms", "600"}, {"bulk", "50"}));
   Process job({"/bin/sh", "-c", command + " > " + out});
-  CHECK_FALSE(eventually([&] { return !is_alive(job.pid()) || has(job.err(), "no progress"); },
+  CHECK_FALSE(eventually([&] { return !is_alive(job.pid()) || contains(job.err(), "no progress"); },
                          std::chrono::milliseconds(3000)));
   job.signal(SIGTERM);
   CHECK(eventually([&] {
@@ -220,10 +217,10 @@ TEST_CASE("a worker that waits for us to pass on its output is not hung") {
 TEST_CASE("a worker of the built-in trainer's kind hangs when its pulse stands still, though it reports") {
   Process job(trainer_agent({"--heartbeat_ms", "1000"}), {"TEST_WORKER_MODE=hang"});
   CHECK(job.wait() == 137);
-  CHECK(has(job.err(), "rank 0: no progress for 1 s"));
+  CHECK(contains(job.err(), "rank 0: no progress for 1 s"));
   Process alive(trainer_agent({"--heartbeat_ms", "1000"}), {"TEST_WORKER_MODE=slow"});
   CHECK(alive.wait() == 0);
-  CHECK_FALSE(has(alive.err(), "no progress"));
+  CHECK_FALSE(contains(alive.err(), "no progress"));
 }
 
 TEST_CASE(
@@ -232,6 +229,6 @@ TEST_CASE(
   Process job(trainer_agent({"--nproc", "2", "--max_restarts", "1", "--heartbeat_ms", "4000"}),
               {"TEST_WORKER_MODE=hang_together"});
   CHECK_MESSAGE(job.wait() == 0, job.err());
-  CHECK_MESSAGE(has(job.err(), "rank 0 hangs: "), job.err());
-  CHECK_MESSAGE(has(job.out(), "rank 1 goes on"), job.err());
+  CHECK_MESSAGE(contains(job.err(), "rank 0 hangs: "), job.err());
+  CHECK_MESSAGE(contains(job.out(), "rank 1 goes on"), job.err());
 }

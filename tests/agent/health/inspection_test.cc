@@ -39,7 +39,7 @@ class Tools {
   }
   // Nothing else is found there.
   std::vector<std::string> only() const { return {"PATH=" + folder_.path().string()}; }
-  std::string called() const { return slurp(folder_ / "called"); }
+  std::string called() const { return read_if_there(folder_ / "called"); }
 
  private:
   Folder folder_;
@@ -73,7 +73,8 @@ Looked look(int workers, const std::vector<std::string>& environment,
   Inspection all(loop, asked, limit, Inspection::Tools::kAll, environment, [&] { done = true; });
   CHECK(all.stack_location(0).where == "sleep (clock_nanosleep)");  // known before any tool has run
   while (!done) REQUIRE(loop.run_once().ok());
-  Looked looked{.stack_locations = {}, .advice = all.advice(), .stacks = slurp(folder / "0"), .took = {}};
+  Looked looked{
+      .stack_locations = {}, .advice = all.advice(), .stacks = read_if_there(folder / "0"), .took = {}};
   looked.took = std::chrono::duration_cast<milliseconds>(Loop::Clock::now() - begin);
   for (int i = 0; i < workers; ++i) looked.stack_locations.push_back(all.stack_location(i));
   return looked;

@@ -4,23 +4,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <sstream>
-
+#include "tests/support/files.h"
 #include "tests/support/folder.h"
 
 using namespace dtrun;
 using namespace dtrun::agent;
 using dtrun::test::Folder;
+using dtrun::test::read_if_there;
 
 namespace {
-
-std::string slurp(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 LogFile open(const std::filesystem::path& path, std::uint64_t max_size) {
   auto file = LogFile::open(path, max_size);
@@ -35,7 +27,7 @@ TEST_CASE("without a limit the file grows, and an earlier one is continued") {
   const auto path = folder.path() / "log";
   CHECK(open(path, 0).write("one\n").ok());
   CHECK(open(path, 0).write("two\n").ok());
-  CHECK(slurp(path) == "one\ntwo\n");
+  CHECK(read_if_there(path) == "one\ntwo\n");
 }
 
 TEST_CASE("a full file gets a number, the oldest goes, and lines stay whole") {
@@ -48,8 +40,8 @@ TEST_CASE("a full file gets a number, the oldest goes, and lines stay whole") {
   CHECK_FALSE(std::filesystem::exists(path.string() + ".6"));
   std::string kept;
   for (int number = LogFile::kKept; number >= 0; --number) {
-    const std::string text =
-        slurp(number == 0 ? path : std::filesystem::path(path.string() + "." + std::to_string(number)));
+    const std::string text = read_if_there(
+        number == 0 ? path : std::filesystem::path(path.string() + "." + std::to_string(number)));
     CHECK(text.size() <= 27);  // and the rest of a line
     CHECK(text.starts_with("line "));
     CHECK(text.ends_with("\n"));
@@ -65,14 +57,14 @@ TEST_CASE("a file may be as long as its limit, and with the rest of a line twice
   CHECK(file.write("123456789\n").ok());
   CHECK_FALSE(std::filesystem::exists(exact.string() + ".1"));
   CHECK(file.write("\n").ok());
-  CHECK(slurp(exact.string() + ".1") == "123456789\n");
-  CHECK(slurp(exact) == "\n");
+  CHECK(read_if_there(exact.string() + ".1") == "123456789\n");
+  CHECK(read_if_there(exact) == "\n");
   LogFile endless = open(twice, 10);
   CHECK(endless.write(std::string(20, 'x')).ok());
   CHECK_FALSE(std::filesystem::exists(twice.string() + ".1"));
   CHECK(endless.write("y").ok());
-  CHECK(slurp(twice.string() + ".1") == std::string(20, 'x'));
-  CHECK(slurp(twice) == "y");
+  CHECK(read_if_there(twice.string() + ".1") == std::string(20, 'x'));
+  CHECK(read_if_there(twice) == "y");
 }
 
 TEST_CASE("a limit counts what an earlier file has") {
@@ -80,8 +72,8 @@ TEST_CASE("a limit counts what an earlier file has") {
   const auto path = folder.path() / "log";
   CHECK(open(path, 0).write("123456789\n").ok());
   CHECK(open(path, 15).write("abcdefgh\n").ok());
-  CHECK(slurp(path) == "abcdefgh\n");
-  CHECK(slurp(path.string() + ".1") == "123456789\n");
+  CHECK(read_if_there(path) == "abcdefgh\n");
+  CHECK(read_if_there(path.string() + ".1") == "123456789\n");
 }
 
 TEST_CASE("a line longer than a file may be is cut, and no byte is lost") {
@@ -91,8 +83,8 @@ TEST_CASE("a line longer than a file may be is cut, and no byte is lost") {
   CHECK(file.write(std::string(34, 'x') + "\n").ok());
   std::string kept;
   for (int number = LogFile::kKept; number >= 1; --number)
-    kept += slurp(path.string() + "." + std::to_string(number));
-  CHECK(kept + slurp(path) == std::string(34, 'x') + "\n");
+    kept += read_if_there(path.string() + "." + std::to_string(number));
+  CHECK(kept + read_if_there(path) == std::string(34, 'x') + "\n");
 }
 
 TEST_CASE("a file that one process is to write is refused to another one as long as that lives") {

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstdint>
 
+#include "tests/support/ports.h"
+
 using namespace dtrun;
 using namespace dtrun::agent;
 
@@ -72,12 +74,8 @@ TEST_CASE("nobody gets the held port by accident") {
 TEST_CASE("a connection that lingers after the program's end does not keep its successor from listening") {
   const HeldPort port = held(0);
   Descriptor server = listener("127.0.0.1", port.port, Reuse::kYes);
-  Descriptor client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in name{};
-  name.sin_family = AF_INET;
-  name.sin_port = htons(static_cast<std::uint16_t>(port.port));
-  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  REQUIRE(connect(client.get(), reinterpret_cast<sockaddr*>(&name), sizeof name) == 0);
+  Descriptor client(dtrun::test::connected_to(port.port));
+  REQUIRE(client.get() >= 0);
   Descriptor accepted(accept(server.get(), nullptr, nullptr));
   accepted.reset();  // the server's side closes first: TIME_WAIT is here
   client.reset();

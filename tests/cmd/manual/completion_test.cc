@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "cmd/options/option_table.h"
+#include "tests/support/files.h"
 #include "tests/support/folder.h"
 #include "tests/support/process.h"
 #include "tests/support/skip.h"
@@ -52,13 +53,6 @@ struct Shell {
 
 bool is_installed(const std::string& shell) {
   return Process({"sh", "-c", "command -v " + shell}).wait() == 0;
-}
-
-std::string slurp(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
 }
 
 // The words that fish offers behind `line`, without the descriptions.
@@ -112,7 +106,7 @@ class InteractiveShell {
     const bool ran = eventually([&] { return (read_all(), std::filesystem::exists(path("arguments"))); },
                                 std::chrono::seconds(10));
     CHECK_MESSAGE(ran, seen_);
-    std::string words = slurp(path("arguments"));
+    std::string words = read_if_there(path("arguments"));
     std::replace(words.begin(), words.end(), '\n', ' ');
     return words;
   }
