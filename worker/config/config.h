@@ -110,9 +110,8 @@ struct TrainConfig {
   DivergenceAction on_divergence = DivergenceAction::kStop;
   std::int64_t verify_sync_steps = 0;  // 0: never
   bool allow_mixed_devices = false;    // ranks may differ in the last bits of their results
-  // tree: same bits for any world size; ring: the library's all-reduce
-  int local_replicas = 1;        // divides the microbatches of a step
-  std::int64_t sync_every = 32;  // steps between syncs of several local replicas
+  int local_replicas = 1;              // divides the microbatches of a step
+  std::int64_t sync_every = 32;        // steps between syncs of several local replicas
   double outer_learning_rate = 1, outer_momentum = 0;
   std::int64_t logging_steps = 50;
   ReportTo report_to = ReportTo::kNone;
