@@ -21,7 +21,7 @@
 #include "agent/text/report.h"
 #include "proto/base/clock.h"
 #include "proto/base/ids.h"
-#include "rendezvous/identity/credential.h"
+#include "rendezvous/identity/job_key.h"
 
 namespace dtrun::agent {
 namespace {

@@ -18,16 +18,8 @@ namespace {
 constexpr std::chrono::milliseconds kAskAgain{500}, kAskLater{2000};
 constexpr int kTimesToAsk = 30;
 
-// A holder of a scoped token cannot prove to others that it has the key.
-Status cannot_host(const rendezvous::ScopedToken& token) {
-  return Status(kExitNoPermission,
-                "this node would host the coordinator, which takes a key, and has a scoped token for run " +
-                    token.run_id() + " of a store with the key " + token.fingerprint() +
-                    ": name that `dtrun store` with --rdzv_endpoint");
-}
-
 // The rest of a message on a node that may not come in, after its address.
-std::string turned_away(const rendezvous::Credential& key) {
+std::string turned_away(const rendezvous::JobKey& key) {
   return " was turned away: it has another job key than this node (" + key.fingerprint() +
          (key.source().empty() ? "" : ", " + key.source()) + "), or none";
 }
@@ -166,11 +158,9 @@ void Link::resolve_and_join(const std::string& host) {
 // there. The client finds out whether it does.
 Status Link::host_on(const std::string& listen_address) {
   listen_address_ = listen_address;
-  const rendezvous::JobKey* const key = key_ ? key_->key() : nullptr;
-  if (key_ && key == nullptr) return cannot_host(*key_->token());
   rendezvous::ServerOptions options{.bind_address = listen_address,
                                     .host = member_id_,
-                                    .key = key != nullptr ? std::optional(*key) : std::nullopt,
+                                    .key = key_,
                                     .unauthenticated_files = unauthenticated_files_};
   if (key_)
     options.turned_away = [this, mailbox = std::weak_ptr(mailbox_),
@@ -211,7 +201,7 @@ void Link::show_page() {
   const std::string host = host_name();
   auto page = rendezvous::open_page(*server_, {.port = *spec_.page.port,
                                                .address = spec_.page.address,
-                                               .key = key_ ? std::optional(*key_->key()) : std::nullopt,
+                                               .key = key_,
                                                .endpoint = endpoint(),
                                                .host = host});
   if (!page.ok()) return tells_.notice(page.status().message());

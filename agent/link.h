@@ -92,7 +92,7 @@ class Link {
   const std::vector<int> ports_;
   const std::string member_id_;
   const std::size_t unauthenticated_files_;
-  std::optional<rendezvous::Credential> key_;
+  std::optional<rendezvous::JobKey> key_;
   Loop& loop_;
   Sink sink_;
   Tells tells_;

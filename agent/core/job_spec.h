@@ -19,7 +19,7 @@
 namespace dtrun {
 
 namespace rendezvous {
-class Credential;  // opaque here: rendezvous/identity/credential.h
+class JobKey;  // opaque here: rendezvous/identity/job_key.h
 }
 
 struct NodeCount {
@@ -36,8 +36,8 @@ struct PageSpec {
 struct RendezvousSpec {
   Hosting hosting;
   PageSpec page = {};
-  // The job's key, or a scoped token; null: none.
-  std::shared_ptr<const rendezvous::Credential> key;
+  // The job's key; null: none.
+  std::shared_ptr<const rendezvous::JobKey> key;
   std::string local_address;   // --local_addr; empty: the address that reaches the coordinator
   std::string master_address;  // MASTER_ADDR of the workers; empty: the address of the node with rank 0
   int master_port = 0;         // MASTER_PORT of the workers; 0: a free one

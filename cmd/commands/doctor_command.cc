@@ -17,7 +17,6 @@
 #include "cmd/options/values.h"
 #include "cmd/plan/make_job_spec.h"
 #include "proto/base/log.h"
-#include "rendezvous/identity/credential.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -106,12 +105,8 @@ int run_doctor(const Invocation& invocation) {
     if (const auto config = settle_config(&typed); !config.ok()) return fail(config.status());
   if (names_hosts(typed) && !options.flag("alone")) return look_and_tell(typed, run_of(typed), 0, options);
   const CheckedJob job = plan_job(typed, machine_in_its_place(), invocation.environment);
-  if (job.spec && job.spec->nodes.max > 1 && !options.flag("alone")) {
-    // A scoped token opens the job's own run alone.
-    const auto& key = job.spec->rendezvous.key;
-    const bool guest = key != nullptr && key->token() != nullptr;
-    return look_and_tell(typed, guest ? job.spec->run_id : run_of(typed), job.spec->nodes.max, options);
-  }
+  if (job.spec && job.spec->nodes.max > 1 && !options.flag("alone"))
+    return look_and_tell(typed, run_of(typed), job.spec->nodes.max, options);
   const NodeFacts facts = gather(job, surroundings_of(job));
   return tell({.sections = {{.title = "this node (" + facts.host + ")", .findings = findings_of(facts)}}},
               options);

@@ -54,8 +54,6 @@ constexpr OptionEntry kOptionsOfStore[] = {
      .placeholder = "HOST,HOST,HOST",
      .help = "Three stores or more, this one too, the same list on each: if the coordinator is lost, "
              "another takes over"},
-    {.name = "rdzv_id", .placeholder = "ID", .help = "With `token`: the run it opens"},
-    {.name = "ttl", .placeholder = "TIME", .help = "With `token`: its lifetime, as 30m, 24h or 7d [24h]"},
     {.name = "http_port", .placeholder = "N|auto|off", .help = "Port of the runs' page [auto]"},
     {.name = "http_bind", .placeholder = "ADDRESS", .help = "Address of the page [127.0.0.1]"},
     kOptionOfLauncher<"key_file", "as for the launcher">,
@@ -68,26 +66,6 @@ Result<int> parse_port_or_any(const Given& given) {
   Result<int> number = parse_int(given, 0, allowed);
   if (!number.ok() || number.value() <= 65535) return number;
   return usage(quoted(given) + ": expected " + allowed);
-}
-
-// A variable that is meant for another command does not matter.
-Status only_for(const std::optional<Given>& option, const std::string& command) {
-  const bool typed = option && option->source.starts_with("--");
-  return typed ? usage(option->source + " is for " + command) : Status();
-}
-
-// Nothing where --insecure asks for none; a scoped token makes no others, and no store.
-Result<rendezvous::FoundKey> key_of_store(const Values<kOptionsOfStore>& given,
-                                          const Environment& environment, const Endpoint& endpoint) {
-  auto found = find_key(
-      {.offer = key_offer(given, environment), .environment = environment, .endpoint = endpoint, .hosts = [] {
-         return true;
-       }});
-  if (!found.ok() || !found.value().key) return found;
-  if (const rendezvous::ScopedToken* const token = found.value().key->token())
-    return Status(kExitNoPermission,
-                  "a store needs its key, and this is a scoped token for run " + token->run_id());
-  return found;
 }
 
 // This store's place among them: the address that it listens on, or the one that is this machine's.
@@ -111,18 +89,15 @@ Status add_peers(const Given& peers, rendezvous::ServerOptions* options) {
   std::vector<std::string> names;
   for (const Endpoint& one : hosts) names.push_back(one.host);
   const std::string list = endpoint_of_list(names, options->port);
-  const auto key = options->key ? std::optional<rendezvous::Credential>(*options->key) : std::nullopt;
   options->candidate = {.settings = rendezvous::election::settings_for(static_cast<int>(names.size()), self,
                                                                        false, rendezvous::merged_runs),
                         .list = list,
-                        .peers = rendezvous::peers_on(names, self, {options->port}, key, list)};
+                        .peers = rendezvous::peers_on(names, self, {options->port}, options->key, list)};
   return {};
 }
 
 Result<rendezvous::ServerOptions> server_options(const Values<kOptionsOfStore>& given,
                                                  const Environment& environment) {
-  RETURN_IF_ERROR(only_for(given.given("rdzv_id"), "dtrun store token"));
-  RETURN_IF_ERROR(only_for(given.given("ttl"), "dtrun store token"));
   rendezvous::ServerOptions options;
   options.bind_address = "0.0.0.0";
   options.port = kDefaultPort;
@@ -137,8 +112,11 @@ Result<rendezvous::ServerOptions> server_options(const Values<kOptionsOfStore>& 
   if (const auto address = given.given("bind")) options.bind_address = address->value;
   if (options.bind_address.empty()) return usage("--bind=: expected an address of this host");
   const Endpoint endpoint{options.bind_address, options.port};
-  ASSIGN_OR_RETURN(const auto found, key_of_store(given, environment, endpoint));
-  if (found.key) options.key = *found.key->key();
+  ASSIGN_OR_RETURN(const auto found, find_key({.offer = key_offer(given, environment),
+                                               .environment = environment,
+                                               .endpoint = endpoint,
+                                               .hosts = [] { return true; }}));
+  options.key = found.key;
   if (!options.key) say(plain_text_notice(found, endpoint));
   if (const auto peers = given.given("peers")) RETURN_IF_ERROR(add_peers(*peers, &options));
   return options;
@@ -180,28 +158,7 @@ std::unique_ptr<rendezvous::HttpServer> show_page(rendezvous::Server& server,
   return std::move(page).value();
 }
 
-Result<std::string> token_line(const Values<kOptionsOfStore>& given, const Environment& environment) {
-  RETURN_IF_ERROR(only_for(given.given("bind"), "dtrun store"));
-  RETURN_IF_ERROR(only_for(given.given("port"), "dtrun store"));
-  RETURN_IF_ERROR(only_for(given.given("peers"), "dtrun store"));
-  const auto run_id = given.given("rdzv_id");
-  if (!run_id) return usage("dtrun store token: --rdzv_id is missing, the run that the scoped token opens");
-  RETURN_IF_ERROR(check_run_id(*run_id));
-  ASSIGN_OR_RETURN(const std::chrono::seconds ttl,
-                   parse_age(given.given("ttl").value_or(Given{"24h", "--ttl"})));
-  ASSIGN_OR_RETURN(const auto found, key_of_store(given, environment, {"0.0.0.0", kDefaultPort}));
-  if (!found.key) return usage(found.why_none + ": a scoped token is made from the store's key");
-  const std::int64_t until = std::time(nullptr) + ttl.count();
-  return rendezvous::ScopedToken::issue(*found.key->key(), run_id->value, until).text() + "\n";
-}
-
 int run_store(const Invocation& invocation) {
-  if (invocation.argument == "token") {
-    const Result<std::string> line = token_line({invocation.values}, invocation.environment);
-    return line.ok() ? answer(line.value()) : fail(line.status());
-  }
-  if (!invocation.argument.empty())
-    return fail(usage("dtrun store \"" + invocation.argument + "\": expected nothing or \"token\""));
   const Result<rendezvous::ServerOptions> options =
       server_options({invocation.values}, invocation.environment);
   if (!options.ok()) return fail(options.status());
@@ -237,10 +194,7 @@ constinit const Command kStoreCommand{
     .summary = "Run the coordinator and its store on a host of their own",
     .description =
         "Serves any number of jobs: agents may come and go, and their workers keep running while "
-        "this process is restarted.\n\n"
-        "`dtrun store token --rdzv_id ID` starts nothing: it prints a scoped token that replaces "
-        "the store's key (--key_file or DTRUN_KEY) for that run and no other, until it expires.",
-    .argument = "[token]",
+        "this process is restarted.",
     .options = kOptionsOfStore,
     .rare = true,
     .run = run_store};

@@ -47,8 +47,8 @@ Result<rendezvous::FoundKey> find_key(const KeyQuestion& question);
 
 // For a command that asks coordinators, wherever they are. None is no failure: one may need none.
 template <typename Options>
-Result<std::optional<rendezvous::Credential>> key_of_asker(const Options& options,
-                                                           const Environment& environment) {
+Result<std::optional<rendezvous::JobKey>> key_of_asker(const Options& options,
+                                                       const Environment& environment) {
   ASSIGN_OR_RETURN(const auto found, find_key({.offer = key_offer(options, environment),
                                                .environment = environment,
                                                .endpoint = {.host = "*"},

@@ -5,7 +5,7 @@
 #include <chrono>
 
 #include "proto/json/fields.h"
-#include "rendezvous/identity/credential.h"
+#include "rendezvous/identity/job_key.h"
 
 namespace dtrun {
 

@@ -1,6 +1,5 @@
 // The order of the parts in read_rendezvous_options() matters: the backend finds the endpoint, to which the
-// key belongs; a key that is a scoped token brings the run id where none is given; the list's name has that
-// id in it.
+// key belongs.
 #include "cmd/plan/rendezvous_options.h"
 
 #include <algorithm>
@@ -332,14 +331,6 @@ void tell_key_has_no_effect(const Draft& draft) {
   }
 }
 
-// A scoped token names the run that it opens.
-Status take_run_of(const rendezvous::ScopedToken& token, Draft& draft) {
-  if (!draft.typed.given("rdzv_id")) draft.spec.run_id = token.run_id();
-  if (draft.spec.run_id == token.run_id()) return {};
-  return Status(kExitNoPermission,
-                "the scoped token is for run " + token.run_id() + ", not for --rdzv_id " + draft.spec.run_id);
-}
-
 Status read_key(Draft& draft) {
   RendezvousSpec& rendezvous = draft.spec.rendezvous;
   const bool alone = stands_alone(draft);
@@ -359,11 +350,8 @@ Status read_key(Draft& draft) {
                                const std::optional<bool> known = may_host(rendezvous.hosting);
                                return known ? *known : std::ranges::any_of(hosts, draft.machine.is_home);
                              }}));
-  if (const auto& key = found.key) {
-    if (const rendezvous::ScopedToken* const token = key->token()) {
-      RETURN_IF_ERROR(take_run_of(*token, draft));
-    }
-    rendezvous.key = std::make_shared<const rendezvous::Credential>(*key);
+  if (found.key) {
+    rendezvous.key = std::make_shared<const rendezvous::JobKey>(*found.key);
   } else if (!found.why_none.empty() && !alone) {
     draft.notice(plain_text_notice(found, endpoint));
   }

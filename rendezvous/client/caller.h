@@ -18,7 +18,7 @@
 #include "proto/core/status.h"
 #include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/client/connector.h"
-#include "rendezvous/identity/credential.h"
+#include "rendezvous/identity/job_key.h"
 
 namespace dtrun::rendezvous {
 
@@ -26,7 +26,7 @@ class Caller {
  public:
   // `ports`: where the host may listen, at least one. Another program may have the first ones, so each is
   // tried in turn until one answers, beginning with the one that did.
-  Caller(std::string host, std::vector<int> ports, std::optional<Credential> key)
+  Caller(std::string host, std::vector<int> ports, std::optional<JobKey> key)
       : host_(std::move(host)), ports_(std::move(ports)), connector_(std::move(key)) {}
 
   // A failure has EX_UNAVAILABLE, or EX_NOPERM of a key, and names the host. `limit`: for dialling, and again

@@ -5,6 +5,7 @@
 #include <grpcpp/security/credentials.h>
 #include <unistd.h>
 
+#include <ctime>
 #include <string>
 
 #include "rendezvous/identity/identity.h"
@@ -20,7 +21,7 @@ constexpr int kHandshakeMs = 10'000;
 }  // namespace
 
 std::shared_ptr<grpc::Channel> open_channel(const Dialled& dialled, int port,
-                                            const std::optional<Credential>& key,
+                                            const std::optional<JobKey>& key,
                                             grpc::ChannelArguments arguments) {
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetMaxReceiveMessageSize(-1);
@@ -29,12 +30,12 @@ std::shared_ptr<grpc::Channel> open_channel(const Dialled& dialled, int port,
   // gRPC takes no other credentials on a descriptor: it connects again, to the address that answered.
   close(dialled.fd);
   set_up_tls();
-  const Identity identity = key->identity();
+  const Identity identity = make_identity(*key);
   grpc::SslCredentialsOptions ssl;
   ssl.pem_root_certs = identity.root;
   ssl.pem_private_key = identity.private_key;
   ssl.pem_cert_chain = identity.certificate;
-  arguments.SetSslTargetNameOverride(key->name_to_ask_for());
+  arguments.SetSslTargetNameOverride(member_name(*key, std::time(nullptr)));
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);

@@ -9,14 +9,14 @@
 #include <optional>
 
 #include "rendezvous/client/endpoint.h"
-#include "rendezvous/identity/credential.h"
+#include "rendezvous/identity/job_key.h"
 
 namespace dtrun::rendezvous {
 
 // Opens a channel to the peer of `dialled` and takes its descriptor. With a key both sides prove that they
-// have it (or this one a scoped token from it), and everything is encrypted.
+// have it, and everything is encrypted.
 std::shared_ptr<grpc::Channel> open_channel(const Dialled& dialled, int port,
-                                            const std::optional<Credential>& key,
+                                            const std::optional<JobKey>& key,
                                             grpc::ChannelArguments arguments = {});
 
 }  // namespace dtrun::rendezvous

@@ -14,7 +14,7 @@
 #include "proto/control.pb.h"
 #include "proto/core/status.h"
 #include "proto/rendezvous.pb.h"
-#include "rendezvous/identity/credential.h"
+#include "rendezvous/identity/job_key.h"
 
 namespace dtrun::rendezvous {
 
@@ -55,7 +55,7 @@ struct ClientOptions {
   // The hosts' name for their list; empty: any coordinator that answers there is one of them. With several
   // ports another job's coordinator may answer.
   std::string list = {};
-  std::optional<Credential> key = {};  // without one the server has none
+  std::optional<JobKey> key = {};  // without one the server has none
   std::chrono::milliseconds connect_timeout{5000};
   // A coordinator that sends nothing and answers no ping for this long is taken for lost.
   std::chrono::milliseconds keep_alive_timeout{15000};

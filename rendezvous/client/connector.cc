@@ -54,8 +54,8 @@ bool Connector::let_go(std::thread& thread) const {
   return joins;
 }
 
-const std::optional<Credential>& Connector::key_for(const std::string& host) const {
-  static const std::optional<Credential> none;
+const std::optional<JobKey>& Connector::key_for(const std::string& host) const {
+  static const std::optional<JobKey> none;
   return unix_path(host) ? none : key_;
 }
 

@@ -18,7 +18,7 @@
 
 #include "proto/core/status.h"
 #include "rendezvous/client/endpoint.h"
-#include "rendezvous/identity/credential.h"
+#include "rendezvous/identity/job_key.h"
 
 namespace dtrun::rendezvous {
 
@@ -26,7 +26,7 @@ namespace dtrun::rendezvous {
 class Connector {
  public:
   // Without a key the other end has none. A Unix socket asks for none.
-  explicit Connector(std::optional<Credential> key) : key_(std::move(key)) {}
+  explicit Connector(std::optional<JobKey> key) : key_(std::move(key)) {}
 
   // As rendezvous::dial(). `wanted` is asked on this thread once interrupt_dial() has an effect: false ends
   // the attempt.
@@ -50,9 +50,9 @@ class Connector {
   bool let_go(std::thread& thread) const;
 
  private:
-  const std::optional<Credential>& key_for(const std::string& host) const;
+  const std::optional<JobKey>& key_for(const std::string& host) const;
 
-  const std::optional<Credential> key_;
+  const std::optional<JobKey> key_;
   Interrupt interrupt_;
   std::atomic<bool> interrupted_{false};
   std::atomic<bool> resolving_{false};

@@ -24,7 +24,7 @@ constexpr milliseconds kAgain{100};
 class Inquiry {
  public:
   Inquiry(const std::vector<std::string>& hosts, const std::vector<int>& ports,
-          const std::optional<Credential>& key, std::string list, std::function<void()> changed)
+          const std::optional<JobKey>& key, std::string list, std::function<void()> changed)
       : ports_(ports), list_(std::move(list)), changed_(std::move(changed)) {
     for (const std::string& host : hosts)
       sources_.push_back(std::make_unique<Source>(count(), host, ports, key));
@@ -76,7 +76,7 @@ class Inquiry {
  private:
   struct Source {
     Source(int place, const std::string& host, const std::vector<int>& ports,
-           const std::optional<Credential>& key)
+           const std::optional<JobKey>& key)
         : place(place), caller(host, ports, key) {}
 
     const int place;  // in the list
@@ -176,7 +176,7 @@ class Watch final : public LeaderWatch {
 
 std::unique_ptr<LeaderWatch> LeaderWatch::start(const std::vector<std::string>& hosts,
                                                 const std::vector<int>& ports,
-                                                const std::optional<Credential>& key, const std::string& list,
+                                                const std::optional<JobKey>& key, const std::string& list,
                                                 std::function<void()> changed) {
   set_up_grpc();
   return std::make_unique<Watch>(std::make_shared<Inquiry>(hosts, ports, key, list, std::move(changed)));

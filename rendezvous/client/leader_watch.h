@@ -11,7 +11,7 @@
 
 #include "proto/core/status.h"
 #include "rendezvous/core/election/election.h"
-#include "rendezvous/identity/credential.h"
+#include "rendezvous/identity/job_key.h"
 
 namespace dtrun::rendezvous {
 
@@ -28,9 +28,8 @@ class LeaderWatch {
   // answers is one of them. `changed` is called on threads of its own, one call at a time, when newest() may
   // be another one.
   static std::unique_ptr<LeaderWatch> start(const std::vector<std::string>& hosts,
-                                            const std::vector<int>& ports,
-                                            const std::optional<Credential>& key, const std::string& list,
-                                            std::function<void()> changed);
+                                            const std::vector<int>& ports, const std::optional<JobKey>& key,
+                                            const std::string& list, std::function<void()> changed);
   virtual ~LeaderWatch() = default;  // no call of `changed` after it returns
 
   // The one with the highest term that a host in reach knows of.

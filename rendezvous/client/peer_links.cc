@@ -24,7 +24,7 @@ constexpr milliseconds kPauseAfterFailure{50};
 class PeerLink : public std::enable_shared_from_this<PeerLink> {
  public:
   PeerLink(int host, const std::string& name, int self, const std::vector<int>& ports,
-           const std::optional<Credential>& key, std::string list, Peers::Answered answered)
+           const std::optional<JobKey>& key, std::string list, Peers::Answered answered)
       : host_(host),
         self_(self),
         list_(std::move(list)),
@@ -111,7 +111,7 @@ class PeerLink : public std::enable_shared_from_this<PeerLink> {
 class PeerLinks final : public Peers {
  public:
   PeerLinks(const std::vector<std::string>& hosts, int self, const std::vector<int>& ports,
-            const std::optional<Credential>& key, const std::string& list, const Answered& answered) {
+            const std::optional<JobKey>& key, const std::string& list, const Answered& answered) {
     for (int host = 0; host < static_cast<int>(hosts.size()); ++host) {
       links_.push_back(nullptr);
       if (host == self) continue;
@@ -141,7 +141,7 @@ class PeerLinks final : public Peers {
 }  // namespace
 
 MakePeers peers_on(const std::vector<std::string>& hosts, int self, const std::vector<int>& ports,
-                   const std::optional<Credential>& key, const std::string& list) {
+                   const std::optional<JobKey>& key, const std::string& list) {
   set_up_grpc();
   return [=](const Peers::Answered& answered) {
     return std::make_unique<PeerLinks>(hosts, self, ports, key, list, answered);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/identity/credential.h"
+#include "rendezvous/identity/job_key.h"
 #include "rendezvous/wire/peers.h"
 
 namespace dtrun::rendezvous {
@@ -14,6 +14,6 @@ namespace dtrun::rendezvous {
 // Makes the links to the other `hosts`, listed in order; `self` is this host's index. Each listens on one of
 // `ports`. `list` goes with every ask, so that hosts with different lists refuse each other.
 MakePeers peers_on(const std::vector<std::string>& hosts, int self, const std::vector<int>& ports,
-                   const std::optional<Credential>& key, const std::string& list);
+                   const std::optional<JobKey>& key, const std::string& list);
 
 }  // namespace dtrun::rendezvous

@@ -42,8 +42,6 @@ Result<Reply> ask_one(const std::string& host, int port, Method<Request, Reply> 
   }
   if (status.error_code() == grpc::StatusCode::FAILED_PRECONDITION)
     return Status(kExitUnavailable, endpoint + ": " + status.error_message());
-  if (status.error_code() == grpc::StatusCode::PERMISSION_DENIED)
-    return Status(kExitNoPermission, "the store at " + endpoint + " refuses: " + status.error_message());
   RETURN_IF_ERROR(connector.compare_keys(host, port, dial_timeout));
   return Status(kExitUnavailable, "what listens at " + endpoint +
                                       " gave no status, so it is no dtrun coordinator (" +
@@ -70,7 +68,7 @@ Result<Reply> ask(const std::string& list, int port, Method<Request, Reply> meth
 // `timeout`: of the whole call, which several hosts share.
 template <typename Request, typename Reply>
 Result<Reply> fetch(const std::string& host, int port, Method<Request, Reply> method, const Request& request,
-                    std::chrono::milliseconds timeout, const std::optional<Credential>& key) {
+                    std::chrono::milliseconds timeout, const std::optional<JobKey>& key) {
   Connector connector(key);
   const auto each = timeout / static_cast<int>(hosts_of(host).size());
   return ask(host, port, method, request, timeout, connector, [each] {
@@ -83,21 +81,20 @@ Result<Reply> fetch(const std::string& host, int port, Method<Request, Reply> me
 }  // namespace
 
 Result<v1::StatusReply> fetch_status(const std::string& host, int port, const std::string& run_id,
-                                     std::chrono::milliseconds timeout,
-                                     const std::optional<Credential>& key) {
+                                     std::chrono::milliseconds timeout, const std::optional<JobKey>& key) {
   v1::StatusRequest request;
   request.set_run_id(run_id);
   return fetch<v1::StatusRequest, v1::StatusReply>(host, port, &Stub::Status, request, timeout, key);
 }
 
 Result<v1::TraceReply> fetch_trace(const std::string& host, int port, const v1::TraceRequest& request,
-                                   std::chrono::milliseconds timeout, const std::optional<Credential>& key) {
+                                   std::chrono::milliseconds timeout, const std::optional<JobKey>& key) {
   return fetch<v1::TraceRequest, v1::TraceReply>(host, port, &Stub::Trace, request, timeout, key);
 }
 
 // Shared with its thread, which outlives the asker if it waits for a name server.
 struct EndOfRun::StatusCall {
-  explicit StatusCall(const std::optional<Credential>& key) : connector(key) {}
+  explicit StatusCall(const std::optional<JobKey>& key) : connector(key) {}
 
   Connector connector;
   mutable std::mutex mutex;  // guards the rest
@@ -109,7 +106,7 @@ struct EndOfRun::StatusCall {
 };
 
 EndOfRun::EndOfRun(const std::string& host, int port, const std::string& run_id,
-                   const std::optional<Credential>& key)
+                   const std::optional<JobKey>& key)
     : call_(std::make_shared<StatusCall>(key)) {
   thread_ = std::thread([call = call_, host, port, run_id] {
     v1::StatusRequest request;

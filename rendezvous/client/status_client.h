@@ -10,7 +10,7 @@
 
 #include "proto/core/status.h"
 #include "proto/rendezvous.pb.h"
-#include "rendezvous/identity/credential.h"
+#include "rendezvous/identity/job_key.h"
 
 namespace dtrun::rendezvous {
 
@@ -19,19 +19,18 @@ namespace dtrun::rendezvous {
 // leads answers.
 Result<v1::StatusReply> fetch_status(const std::string& host, int port, const std::string& run_id,
                                      std::chrono::milliseconds timeout,
-                                     const std::optional<Credential>& key = {});
+                                     const std::optional<JobKey>& key = {});
 
 // The answer of the coordinator to one call of a trace. Failures as fetch_status().
 Result<v1::TraceReply> fetch_trace(const std::string& host, int port, const v1::TraceRequest& request,
-                                   std::chrono::milliseconds timeout,
-                                   const std::optional<Credential>& key = {});
+                                   std::chrono::milliseconds timeout, const std::optional<JobKey>& key = {});
 
 // Waits in the background for the end of a run: an agent's coordinator goes with its run, but not before it
 // has answered. For one thread.
 class EndOfRun {
  public:
   EndOfRun(const std::string& host, int port, const std::string& run_id,
-           const std::optional<Credential>& key = {});
+           const std::optional<JobKey>& key = {});
   ~EndOfRun();  // gives up at once
   EndOfRun(const EndOfRun&) = delete;
 

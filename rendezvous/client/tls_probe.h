@@ -8,15 +8,14 @@
 
 #include "proto/core/status.h"
 #include "rendezvous/client/endpoint.h"
-#include "rendezvous/identity/credential.h"
+#include "rendezvous/identity/job_key.h"
 
 namespace dtrun::rendezvous {
 
-// Looks at the certificate that host:port shows, and whether it accepts this process' own. A failure has
-// EX_NOPERM: the coordinator there has another key than `key`, or only one of the two has a key, and the
-// fingerprints are named; or `key` is a scoped token that has ended by the clock there. Success means only
-// that no such difference was found.
-Status compare_keys(const std::string& host, int port, const std::optional<Credential>& key,
+// Looks at the certificate that host:port shows. A failure has EX_NOPERM: the coordinator there has another
+// key than `key`, or only one of the two has a key, and the fingerprints are named. Success means only that
+// no such difference was found.
+Status compare_keys(const std::string& host, int port, const std::optional<JobKey>& key,
                     std::chrono::milliseconds timeout, const Interrupt& interrupt);
 
 }  // namespace dtrun::rendezvous

@@ -1,12 +1,7 @@
 #include "rendezvous/core/store.h"
 
-#include <string_view>
-
 namespace dtrun::rendezvous {
 namespace {
-
-// The run that the key belongs to: its first word.
-std::string_view run_of(std::string_view key) { return key.substr(0, key.find('/')); }
 
 std::size_t size_of(const std::string& key, const std::string& value) {
   return key.size() + value.size() + KeyValueStore::kItemOverhead;
@@ -49,12 +44,8 @@ KeyValueStore::Outcome KeyValueStore::set(const std::string& key, std::string va
   const auto old = values_.find(key);
   const std::size_t before = old == values_.end() ? 0 : size_of(key, old->second);
   const std::size_t after = size_of(key, value);
-  const auto run = size_of_run_.find(run_of(key));
-  const std::size_t others_of_run = (run == size_of_run_.end() ? 0 : run->second) - before;
   if (after > limits_.item) return Outcome::kItemTooLarge;
-  if (others_of_run + after > limits_.run) return Outcome::kRunFull;
   if (size_ - before + after > limits_.total) return Outcome::kStoreFull;
-  size_of_run_[std::string(run_of(key))] = others_of_run + after;
   size_ = size_ - before + after;
 
   const auto waiting = by_key_.find(key);
@@ -69,24 +60,18 @@ KeyValueStore::Outcome KeyValueStore::set(const std::string& key, std::string va
   return Outcome::kDone;
 }
 
-KeyValueStore::Values::iterator KeyValueStore::erase(Values::iterator item) {
-  const std::size_t size = size_of(item->first, item->second);
-  const auto run = size_of_run_.find(run_of(item->first));
-  if ((run->second -= size) == 0) size_of_run_.erase(run);
-  size_ -= size;
-  return values_.erase(item);
-}
-
 std::int64_t KeyValueStore::erase_all(const std::string& prefix) {
   std::int64_t erased = 0;
-  for (auto at = values_.lower_bound(prefix); at != values_.end() && at->first.starts_with(prefix); ++erased)
-    at = erase(at);
+  for (auto at = values_.lower_bound(prefix); at != values_.end() && at->first.starts_with(prefix);
+       ++erased) {
+    size_ -= size_of(at->first, at->second);
+    at = values_.erase(at);
+  }
   return erased;
 }
 
 void KeyValueStore::clear() {
   values_.clear();
-  size_of_run_.clear();
   size_ = 0;
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -18,12 +17,10 @@
 
 namespace dtrun::rendezvous {
 
-// Limits of the store: a key with its value, the keys of one run (all that begin with the same word before a
-// '/'), and everything. A run keeps addresses and ids here; data goes between its workers. So a worker that
-// floods the store stops itself, and not the process that has the store.
+// Limits of the store: a key with its value, and everything. Runs keep addresses and ids here; data goes
+// between their workers. So a worker that floods the store does not end the process that has the store.
 struct StoreLimits {
-  std::size_t item = std::size_t{1} << 20;  // bytes, as all three
-  std::size_t run = std::size_t{32} << 20;
+  std::size_t item = std::size_t{1} << 20;  // bytes, as the next
   std::size_t total = std::size_t{32} << 20;
 };
 
@@ -45,7 +42,7 @@ class KeyValueStore {
   // Counted for each key on top of its own length and its value's.
   static constexpr std::size_t kItemOverhead = 128;
 
-  enum class Outcome { kDone, kItemTooLarge, kRunFull, kStoreFull };
+  enum class Outcome { kDone, kItemTooLarge, kStoreFull };
 
   explicit KeyValueStore(const Limits& limits = {}) : limits_(limits) {}
 
@@ -78,13 +75,10 @@ class KeyValueStore {
     std::string key;
     Millis deadline;
   };
-  using Values = std::map<std::string, std::string>;
   void forget(WaiterId waiter);
-  Values::iterator erase(Values::iterator item);
 
   const Limits limits_;
-  Values values_;
-  std::map<std::string, std::size_t, std::less<>> size_of_run_;
+  std::map<std::string, std::string> values_;
   std::size_t size_ = 0;
   std::map<WaiterId, Waiter> waiters_;
   std::map<std::string, std::set<WaiterId>> by_key_;

@@ -17,71 +17,13 @@
 namespace dtrun::rendezvous {
 namespace {
 
-// 2000-01-01.
-constexpr std::int64_t kBegin = 946684800;
+// 2000-01-01, and the end of 9999: hosts' clocks are not compared.
+constexpr std::int64_t kBegin = 946684800, kEnd = 253402300799;
 
-// The private key that follows from the job's key: a number below the order of P-256, of 128 bits more than
-// it needs, so that the remainder favours none (FIPS 186-5, appendix A.2.1).
-Key authority_key(const JobKey& job, std::string_view purpose) {
-  const Owned<EC_GROUP, EC_GROUP_free> group(EC_GROUP_new_by_curve_name(NID_X9_62_prime256v1));
-  const Owned<BN_CTX, BN_CTX_free> context(BN_CTX_secure_new());
-  std::array<unsigned char, 48> bytes{};
-  job.derive(purpose, bytes.data(), bytes.size());
-  const Number wide(BN_bin2bn(bytes.data(), static_cast<int>(bytes.size()), BN_secure_new()));
-  OPENSSL_cleanse(bytes.data(), bytes.size());
-  const Number below(BN_dup(EC_GROUP_get0_order(group.get()))), secret(BN_secure_new());
-  check(wide && below && secret && BN_sub_word(below.get(), 1) == 1 &&
-        BN_mod(secret.get(), wide.get(), below.get(), context.get()) == 1 &&
-        BN_add_word(secret.get(), 1) == 1);
-  return key_of(secret.get());
-}
-
-// An X.509 name of any length: OpenSSL's own check allows 64 characters, and a run's name may have more.
-Owned<X509_NAME, X509_NAME_free> name_of(const std::string& text) {
-  Owned<X509_NAME, X509_NAME_free> name(X509_NAME_new());
-  check(X509_NAME_add_entry_by_NID(name.get(), NID_commonName, V_ASN1_UTF8STRING,
-                                   reinterpret_cast<const unsigned char*>(text.data()),
-                                   static_cast<int>(text.size()), -1, 0) == 1);
-  return name;
-}
-
-// Not signed yet.
-Certificate certificate_of(EVP_PKEY* key, const std::string& subject, const std::string& issuer,
-                           std::int64_t until) {
-  Certificate certificate(X509_new());
-  X509* const it = certificate.get();
-  std::array<unsigned char, 16> serial{};
-  check(RAND_bytes(serial.data(), serial.size()) == 1);
-  serial[0] &= 0x7f;  // a positive number
-  const Number number(BN_bin2bn(serial.data(), serial.size(), nullptr));
-  check(it != nullptr && X509_set_version(it, X509_VERSION_3) == 1 &&
-        BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(it)) != nullptr &&
-        ASN1_TIME_set(X509_getm_notBefore(it), kBegin) != nullptr &&
-        ASN1_TIME_set(X509_getm_notAfter(it), until) != nullptr &&
-        X509_set_subject_name(it, name_of(subject).get()) == 1 &&
-        X509_set_issuer_name(it, name_of(issuer).get()) == 1 && X509_set_pubkey(it, key) == 1);
-  return certificate;
-}
-
-template <typename Write>
-std::string written(const Write& write) {
-  const Owned<BIO, BIO_free_all> memory(BIO_new(BIO_s_secmem()));
-  check(write(memory.get()) == 1);
-  char* text = nullptr;
-  const long size = BIO_get_mem_data(memory.get(), &text);
-  return {text, static_cast<std::size_t>(size)};
-}
-
-}  // namespace
-
-void check(bool done) {
-  if (!done) std::abort();
-}
-
+// The P-256 key with the secret number, which is not 0 and below the curve's order.
 Key key_of(const BIGNUM* secret) {
   const Owned<EC_GROUP, EC_GROUP_free> group(EC_GROUP_new_by_curve_name(NID_X9_62_prime256v1));
   const Owned<BN_CTX, BN_CTX_free> context(BN_CTX_secure_new());
-  if (BN_is_zero(secret) || BN_cmp(secret, EC_GROUP_get0_order(group.get())) >= 0) return nullptr;
   const Owned<EC_POINT, EC_POINT_free> point(EC_POINT_new(group.get()));
   check(EC_POINT_mul(group.get(), point.get(), secret, nullptr, nullptr, context.get()) == 1);
   std::array<unsigned char, 65> open{};
@@ -101,25 +43,45 @@ Key key_of(const BIGNUM* secret) {
   return Key(key);
 }
 
-Authority authority_of(const JobKey& job, AuthorityFor purpose) {
-  const bool members = purpose == AuthorityFor::kMembers;
-  const std::string name = issuer_of(job.fingerprint());
-  Authority authority{.key = authority_key(job, members ? "certificate authority" : "scoped token authority"),
-                      .root = nullptr,
-                      .name = members ? name : name + " scoped tokens"};
-  authority.root = certificate_of(authority.key.get(), authority.name, authority.name, kForever);
-  X509* const root = authority.root.get();
-  add_extension(root, root, NID_basic_constraints, "critical,CA:TRUE,pathlen:0");
-  add_extension(root, root, NID_key_usage, "critical,keyCertSign");
-  sign(authority.root, authority);
-  return authority;
+// The private key that follows from the job's key: a number below the order of P-256, of 128 bits more than
+// it needs, so that the remainder favours none (FIPS 186-5, appendix A.2.1).
+Key authority_key(const JobKey& job) {
+  const Owned<EC_GROUP, EC_GROUP_free> group(EC_GROUP_new_by_curve_name(NID_X9_62_prime256v1));
+  const Owned<BN_CTX, BN_CTX_free> context(BN_CTX_secure_new());
+  std::array<unsigned char, 48> bytes{};
+  job.derive("certificate authority", bytes.data(), bytes.size());
+  const Number wide(BN_bin2bn(bytes.data(), static_cast<int>(bytes.size()), BN_secure_new()));
+  OPENSSL_cleanse(bytes.data(), bytes.size());
+  const Number below(BN_dup(EC_GROUP_get0_order(group.get()))), secret(BN_secure_new());
+  check(wide && below && secret && BN_sub_word(below.get(), 1) == 1 &&
+        BN_mod(secret.get(), wide.get(), below.get(), context.get()) == 1 &&
+        BN_add_word(secret.get(), 1) == 1);
+  return key_of(secret.get());
 }
 
-Certificate unsigned_leaf(const Key& key, const std::string& subject, const Authority& authority,
-                          std::int64_t until) {
-  Certificate leaf = certificate_of(key.get(), subject, authority.name, until);
-  add_extension(leaf.get(), authority.root.get(), NID_key_usage, "critical,digitalSignature");
-  return leaf;
+Owned<X509_NAME, X509_NAME_free> name_of(const std::string& text) {
+  Owned<X509_NAME, X509_NAME_free> name(X509_NAME_new());
+  check(X509_NAME_add_entry_by_NID(name.get(), NID_commonName, V_ASN1_UTF8STRING,
+                                   reinterpret_cast<const unsigned char*>(text.data()),
+                                   static_cast<int>(text.size()), -1, 0) == 1);
+  return name;
+}
+
+// Not signed yet.
+Certificate certificate_of(EVP_PKEY* key, const std::string& subject, const std::string& issuer) {
+  Certificate certificate(X509_new());
+  X509* const it = certificate.get();
+  std::array<unsigned char, 16> serial{};
+  check(RAND_bytes(serial.data(), serial.size()) == 1);
+  serial[0] &= 0x7f;  // a positive number
+  const Number number(BN_bin2bn(serial.data(), serial.size(), nullptr));
+  check(it != nullptr && X509_set_version(it, X509_VERSION_3) == 1 &&
+        BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(it)) != nullptr &&
+        ASN1_TIME_set(X509_getm_notBefore(it), kBegin) != nullptr &&
+        ASN1_TIME_set(X509_getm_notAfter(it), kEnd) != nullptr &&
+        X509_set_subject_name(it, name_of(subject).get()) == 1 &&
+        X509_set_issuer_name(it, name_of(issuer).get()) == 1 && X509_set_pubkey(it, key) == 1);
+  return certificate;
 }
 
 void add_extension(X509* certificate, X509* issuer, int kind, const char* value) {
@@ -134,6 +96,41 @@ void sign(const Certificate& certificate, const Authority& authority) {
   check(X509_sign(certificate.get(), authority.key.get(), EVP_sha256()) > 0);
 }
 
+template <typename Write>
+std::string written(const Write& write) {
+  const Owned<BIO, BIO_free_all> memory(BIO_new(BIO_s_secmem()));
+  check(write(memory.get()) == 1);
+  char* text = nullptr;
+  const long size = BIO_get_mem_data(memory.get(), &text);
+  return {text, static_cast<std::size_t>(size)};
+}
+
+}  // namespace
+
+void check(bool done) {
+  if (!done) std::abort();
+}
+
+Authority authority_of(const JobKey& job) {
+  Authority authority{.key = authority_key(job), .root = nullptr, .name = issuer_of(job.fingerprint())};
+  authority.root = certificate_of(authority.key.get(), authority.name, authority.name);
+  X509* const root = authority.root.get();
+  add_extension(root, root, NID_basic_constraints, "critical,CA:TRUE,pathlen:0");
+  add_extension(root, root, NID_key_usage, "critical,keyCertSign");
+  sign(authority.root, authority);
+  return authority;
+}
+
+Certificate certificate_for(const Key& key, const std::string& host, const std::string& others,
+                            const Authority& authority) {
+  Certificate leaf = certificate_of(key.get(), host, authority.name);
+  X509* const root = authority.root.get();
+  add_extension(leaf.get(), root, NID_key_usage, "critical,digitalSignature");
+  add_extension(leaf.get(), root, NID_subject_alt_name, others.c_str());
+  sign(leaf, authority);
+  return leaf;
+}
+
 std::string pem(X509* certificate) {
   return written([&](BIO* to) { return PEM_write_bio_X509(to, certificate); });
 }
@@ -141,17 +138,6 @@ std::string pem(X509* certificate) {
 std::string pem(EVP_PKEY* key) {
   return written(
       [&](BIO* to) { return PEM_write_bio_PrivateKey(to, key, nullptr, nullptr, 0, nullptr, nullptr); });
-}
-
-std::string common_name(const X509_NAME* name) {
-  const int at = X509_NAME_get_index_by_NID(name, NID_commonName, -1);
-  if (at < 0) return "";
-  unsigned char* text = nullptr;
-  const int size = ASN1_STRING_to_UTF8(&text, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(name, at)));
-  if (size < 0) return "";
-  std::string found(reinterpret_cast<const char*>(text), static_cast<std::size_t>(size));
-  OPENSSL_free(text);
-  return found;
 }
 
 }  // namespace dtrun::rendezvous

@@ -6,7 +6,6 @@
 #include <openssl/evp.h>
 #include <openssl/x509.h>
 
-#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -30,32 +29,20 @@ using Number = Owned<BIGNUM, BN_free>;
 // Ends the process if OpenSSL failed where it does so for want of memory alone, or if this folder is wrong.
 void check(bool done);
 
-// The P-256 key with the secret number; null if the number is 0 or not below the curve's order.
-Key key_of(const BIGNUM* secret);
-
 struct Authority {
   Key key;
   Certificate root;
   std::string name;  // of the subject, and the issuer's name in certificates that it signs
 };
-// The authority over holders of the key, and the one over holders of a store's scoped tokens, which only
-// stores trust.
-enum class AuthorityFor { kMembers, kScopedTokens };
-Authority authority_of(const JobKey& job, AuthorityFor purpose = AuthorityFor::kMembers);
+// The authority over holders of the key.
+Authority authority_of(const JobKey& job);
 
-// Valid since the year 2000 to the end of 9999.
-inline constexpr std::int64_t kForever = 253402300799;  // seconds since 1970
-
-// A process' certificate, not signed yet: it may sign in a handshake, and nothing else. `until`: seconds
-// since 1970.
-Certificate unsigned_leaf(const Key& key, const std::string& subject, const Authority& authority,
-                          std::int64_t until = kForever);
-void add_extension(X509* certificate, X509* issuer, int kind, const char* value);
-void sign(const Certificate& certificate, const Authority& authority);
+// A process' certificate: it is shown as `host` or one of the names `others` ("DNS:a,DNS:b"), may sign in a
+// handshake, and nothing else.
+Certificate certificate_for(const Key& key, const std::string& host, const std::string& others,
+                            const Authority& authority);
 
 std::string pem(X509* certificate);
 std::string pem(EVP_PKEY* key);
-
-std::string common_name(const X509_NAME* name);  // in UTF-8
 
 }  // namespace dtrun::rendezvous

@@ -2,14 +2,10 @@
 
 #include <openssl/conf.h>
 #include <openssl/ec.h>
-#include <openssl/err.h>
-#include <openssl/pem.h>
 #include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 #include <utility>
 
 #include "proto/core/text.h"
@@ -47,15 +43,6 @@ void set_up_tls() {
   check(done);
 }
 
-std::optional<std::int64_t> end_of_certificate(std::string_view pem) {
-  const Owned<BIO, BIO_free_all> text(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
-  const Certificate certificate(PEM_read_bio_X509(text.get(), nullptr, nullptr, nullptr));
-  std::tm end{};
-  const bool read = certificate && ASN1_TIME_to_tm(X509_get0_notAfter(certificate.get()), &end) == 1;
-  ERR_clear_error();
-  return read ? std::optional<std::int64_t>(timegm(&end)) : std::nullopt;
-}
-
 std::string member_name(const JobKey& key, std::int64_t now) { return name_of_hour(key, now / kHour); }
 
 bool MemberNames::contain(std::string_view name, std::int64_t now) {
@@ -72,19 +59,11 @@ std::string fingerprint_in(const std::string& issuer) {
   return issuer.starts_with(kIssuer) ? issuer.substr(kIssuer.size()) : "";
 }
 
-Identity make_identity_of_store(const JobKey& job) {
-  Identity identity = make_identity(job);
-  identity.root += pem(authority_of(job, AuthorityFor::kScopedTokens).root.get());
-  return identity;
-}
-
 Identity make_identity(const JobKey& job) {
   const Authority authority = authority_of(job);
   const Key own(EVP_EC_gen("P-256"));
   check(own != nullptr);
-  const Certificate leaf = unsigned_leaf(own, kCertifiedName, authority);
-  add_extension(leaf.get(), authority.root.get(), NID_subject_alt_name, "DNS:dtrun,DNS:*.member.dtrun");
-  sign(leaf, authority);
+  const Certificate leaf = certificate_for(own, kCertifiedName, "DNS:dtrun,DNS:*.member.dtrun", authority);
   return {.root = pem(authority.root.get()), .certificate = pem(leaf.get()), .private_key = pem(own.get())};
 }
 

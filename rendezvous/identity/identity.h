@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -42,16 +41,11 @@ struct Identity {
 
 // Makes a fresh one, in about a millisecond.
 Identity make_identity(const JobKey& key);
-// The identity of a `dtrun store`, which lets in holders of a scoped token too.
-Identity make_identity_of_store(const JobKey& key);
 
 // From now on both ends of this process' connections speak TLS 1.3 and nothing older, and servers issue no
 // session tickets: dtrun resumes no session, since a resumed one would not be asked for its certificate
 // again, and OpenSSL 3.0 spends a sixth of a handshake on the tickets.
 void set_up_tls();
-
-// The end of a certificate in PEM, in seconds since 1970; nothing if the text is none.
-std::optional<std::int64_t> end_of_certificate(std::string_view pem);
 
 // The fingerprint of the key behind a certificate, read from its issuer's name; "" if dtrun did not issue it.
 std::string fingerprint_in(const std::string& issuer);

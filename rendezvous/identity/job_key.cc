@@ -99,6 +99,7 @@ Result<JobKey> JobKey::parse(std::string_view text, const std::string& source) {
   text = trimmed(text);
   if (text.empty()) return refuse("there is no key");
   JobKey key;
+  key.source_ = source;
   if (text.starts_with(kPrefix)) {
     if (text.size() != kPrefix.size() + kEncoded) return refuse("the key is cut off, or too long");
     std::optional<std::string> bytes = from_base64url(text.substr(kPrefix.size()));

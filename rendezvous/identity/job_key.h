@@ -20,8 +20,8 @@ class JobKey {
 
   // Parses the form that text() writes, or any other secret that is not too short or too monotonous. Other
   // secrets are stretched by scrypt first, which takes half a second and 128 MiB: a certificate lets an
-  // attacker check a guess. Space around the text is ignored. `source`: where the text was found, for the
-  // error; the text itself never gets into a message.
+  // attacker check a guess. Space around the text is ignored. `source`: where the text was found; the text
+  // itself never gets into a message.
   static Result<JobKey> parse(std::string_view text, const std::string& source);
 
   // "dtk1_" and 43 letters, digits, - and _.
@@ -29,6 +29,7 @@ class JobKey {
 
   // Tells two keys apart, and nothing else: 8 hexadecimal digits.
   std::string fingerprint() const;
+  const std::string& source() const { return source_; }  // for people; "": unknown
 
   // Bytes that follow from the key and `purpose` alone (HKDF-SHA256, RFC 5869).
   void derive(std::string_view purpose, unsigned char* bytes, std::size_t size) const;
@@ -38,11 +39,12 @@ class JobKey {
   JobKey& operator=(const JobKey&) = default;
   ~JobKey();
 
-  bool operator==(const JobKey&) const = default;
+  bool operator==(const JobKey& other) const { return bytes_ == other.bytes_; }
 
  private:
   JobKey() = default;
   std::array<unsigned char, kBytes> bytes_{};
+  std::string source_;
 };
 
 }  // namespace dtrun::rendezvous

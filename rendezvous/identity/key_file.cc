@@ -67,7 +67,7 @@ Status check_file(const struct stat& facts, const std::string& what) {
 
 }  // namespace
 
-Result<Credential> read_credential(int fd, const std::string& what) {
+Result<JobKey> read_key(int fd, const std::string& what) {
   struct stat facts {};
   std::array<char, kMostBytes + 1> bytes{};
   std::size_t size = 0;
@@ -84,27 +84,26 @@ Result<Credential> read_credential(int fd, const std::string& what) {
   const int error = errno;
   close(fd);
   if (got < 0) return errno_status(kExitNoInput, what, error);
-  Result<Credential> key =
-      size > kMostBytes
-          ? Result<Credential>(Status(kExitNoPermission, what + ": this is no key, it is too long"))
-          : Credential::parse({bytes.data(), size}, what);
+  Result<JobKey> key =
+      size > kMostBytes ? Result<JobKey>(Status(kExitNoPermission, what + ": this is no key, it is too long"))
+                        : JobKey::parse({bytes.data(), size}, what);
   OPENSSL_cleanse(bytes.data(), bytes.size());
   const Status whose = check_file(facts, what);
-  return whose.ok() ? std::move(key) : Result<Credential>(whose);
+  return whose.ok() ? std::move(key) : Result<JobKey>(whose);
 }
 
-Result<Credential> read_credential_file(const std::filesystem::path& file, const std::string& what) {
+Result<JobKey> read_key_file(const std::filesystem::path& file, const std::string& what) {
   const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
   if (fd < 0) return errno_status(kExitNoInput, what, errno);
-  return read_credential(fd, what);
+  return read_key(fd, what);
 }
 
-Result<Credential> read_or_make_key(const std::filesystem::path& file) {
+Result<JobKey> read_or_make_key(const std::filesystem::path& file) {
   if (access(file.c_str(), F_OK) != 0) {
     if (const int error = make_key(file); error != 0)
       return errno_status(kExitCannotCreate, file.string() + " cannot be made", error);
   }
-  return read_credential_file(file, file.string());
+  return read_key_file(file, file.string());
 }
 
 }  // namespace dtrun::rendezvous

@@ -1,5 +1,4 @@
-// Keys in files: reading any, or a scoped token, and the one that a user has for all jobs, made when it is
-// first needed.
+// Keys in files: reading any, and the one that a user has for all jobs, made when it is first needed.
 #pragma once
 
 #include <filesystem>
@@ -7,19 +6,18 @@
 #include <string>
 
 #include "proto/core/status.h"
-#include "rendezvous/identity/credential.h"
+#include "rendezvous/identity/job_key.h"
 
 namespace dtrun::rendezvous {
 
 // One line from `fd`, which is closed. `what`: names it in messages. Fails with EX_NOINPUT if it cannot be
-// read, or EX_NOPERM if it is neither a key nor a scoped token, or a file that everybody may read or write,
-// or of another user's.
-Result<Credential> read_credential(int fd, const std::string& what);
-Result<Credential> read_credential_file(const std::filesystem::path& file, const std::string& what);
+// read, or EX_NOPERM if it is no key, or a file that everybody may read or write, or of another user's.
+Result<JobKey> read_key(int fd, const std::string& what);
+Result<JobKey> read_key_file(const std::filesystem::path& file, const std::string& what);
 
 // The key in `file`, made if it is not there yet: it and its folder for this user alone. If several processes
 // do so at once, on any number of machines that share the folder, all get the same key. Fails as
-// read_credential_file, or with EX_CANTCREAT if it cannot be made.
-Result<Credential> read_or_make_key(const std::filesystem::path& file);
+// read_key_file, or with EX_CANTCREAT if it cannot be made.
+Result<JobKey> read_or_make_key(const std::filesystem::path& file);
 
 }  // namespace dtrun::rendezvous

@@ -5,7 +5,6 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <utility>
 
 #include "proto/core/number.h"
@@ -19,27 +18,23 @@ Status both(const std::string& plain, const std::string& key) {
 }
 
 // A descriptor that a parent left open for this process alone.
-Result<Credential> key_on(const std::string& number) {
+Result<JobKey> key_on(const std::string& number) {
   const std::string what = std::string(kKeyFdVariable) + "=" + number;
   const auto fd = parse_number<int>(number);
   if (!fd || *fd <= STDERR_FILENO)
     return Status(kExitUsage, what + ": expected the number of an open descriptor, 3 or more");
-  return read_credential(*fd, what);
+  return read_key(*fd, what);
 }
 
-Result<FoundKey> found(Result<Credential> key) {
+Result<FoundKey> found(Result<JobKey> key) {
   if (!key.ok()) return key.status();
-  const ScopedToken* const token = key.value().token();
-  if (token != nullptr && token->until() < std::time(nullptr))
-    return Status(kExitNoPermission,
-                  token->ending() + ", by this host's clock; ask for a new one where the store runs");
   return FoundKey{.key = std::move(key).value()};
 }
 
 Result<FoundKey> users_key(const std::filesystem::path& file, bool make) {
   std::error_code ignored;
   if (!make && !std::filesystem::exists(file, ignored)) return FoundKey{.why_none = "no " + file.string()};
-  Result<Credential> key = read_or_make_key(file);
+  Result<JobKey> key = read_or_make_key(file);
   if (key.ok() || key.status().exit_code() != kExitCannotCreate) return found(std::move(key));
   return FoundKey{.why_none = key.status().message()};
 }
@@ -92,9 +87,9 @@ Result<FoundKey> find_key(const KeyOffer& offer, Reach reach, const Result<std::
   ASSIGN_OR_RETURN(const KeyChoice choice, choose_key(offer, reach));
   switch (choice) {
     case KeyChoice::kFile:
-      return found(read_credential_file(offer.file->value, offer.file->source + "=" + offer.file->value));
+      return found(read_key_file(offer.file->value, offer.file->source + "=" + offer.file->value));
     case KeyChoice::kText:
-      return found(Credential::parse(offer.text, kKeyVariable));
+      return found(JobKey::parse(offer.text, kKeyVariable));
     case KeyChoice::kDescriptor:
       return found(key_on(offer.descriptor));
     case KeyChoice::kUsers:

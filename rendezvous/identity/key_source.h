@@ -1,5 +1,5 @@
-// Finds the key, or scoped token of a store, that a process uses for its job. choose_key() alone decides
-// which of the given ones counts; find_key() reads it.
+// Finds the key that a process uses for its job. choose_key() alone decides which of the given ones counts;
+// find_key() reads it.
 #pragma once
 
 #include <filesystem>
@@ -8,12 +8,12 @@
 #include <string>
 
 #include "proto/core/status.h"
-#include "rendezvous/identity/credential.h"
+#include "rendezvous/identity/job_key.h"
 
 namespace dtrun::rendezvous {
 
-// Variables that hold a key or a scoped token as text, and the number of a descriptor on which one can be
-// read. A process that starts other programs takes both out of their environment.
+// Variables that hold a key as text, and the number of a descriptor on which one can be read. A process that
+// starts other programs takes both out of their environment.
 inline constexpr const char* kKeyVariable = "DTRUN_KEY";
 inline constexpr const char* kKeyFdVariable = "DTRUN_KEY_FD";
 // Removes both from this process' environment, and from its initial environment in /proc. Call it before
@@ -55,7 +55,7 @@ enum class KeyChoice {
 Result<KeyChoice> choose_key(const KeyOffer& offer, Reach reach);
 
 struct FoundKey {
-  std::optional<Credential> key = {};
+  std::optional<JobKey> key = {};
   std::string why_none = {};  // "--insecure", or why this user has no key; empty where none is needed
 };
 
@@ -64,8 +64,7 @@ Result<std::filesystem::path> users_key_file(const std::function<const char*(con
 
 // `make`: whether to make the user's key if there is none yet. Any number of processes may do so at once, on
 // any number of machines with one home: all get the same. A key that cannot be read, or is invalid, is a
-// failure with EX_NOPERM, EX_NOINPUT or EX_USAGE, as is a scoped token that has ended by this host's clock; a
-// user without a key is no failure.
+// failure with EX_NOPERM, EX_NOINPUT or EX_USAGE; a user without a key is no failure.
 Result<FoundKey> find_key(const KeyOffer& offer, Reach reach, const Result<std::filesystem::path>& users_file,
                           bool make);
 

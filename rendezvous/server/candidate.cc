@@ -132,8 +132,8 @@ namespace {
 // finish().
 class LeaderWait final : public grpc::ServerUnaryReactor {
  public:
-  LeaderWait(std::uint64_t id, Candidate& candidate, v1::LeaderReply* reply, Door::Share share)
-      : id_(id), candidate_(candidate), reply_(reply), share_(std::move(share)) {}
+  LeaderWait(std::uint64_t id, Candidate& candidate, v1::LeaderReply* reply)
+      : id_(id), candidate_(candidate), reply_(reply) {}
 
   void finish(const election::Leader& leader) {
     reply_->set_term(leader.term);
@@ -149,7 +149,6 @@ class LeaderWait final : public grpc::ServerUnaryReactor {
   const std::uint64_t id_;
   Candidate& candidate_;
   v1::LeaderReply* const reply_;
-  const Door::Share share_;
 };
 
 grpc::Status other_list(const Candidate& candidate) {
@@ -159,11 +158,8 @@ grpc::Status other_list(const Candidate& candidate) {
 
 }  // namespace
 
-// A scoped token opens a run, but does not make a host of the coordinator.
 grpc::ServerUnaryReactor* ElectionService::Vote(grpc::CallbackServerContext* context,
                                                 const v1::VoteCall* request, v1::VoteReply* reply) {
-  if (const auto refusal = door_.caller(*context).refusal(""))
-    return finished(context, status_of_refusal(refusal));
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   candidate_.asked(request->from(), request->to(), request->list(), from_wire(request->ask()),
                    [this, reactor, reply](const std::optional<election::VoteReply>& answer) {
@@ -175,16 +171,14 @@ grpc::ServerUnaryReactor* ElectionService::Vote(grpc::CallbackServerContext* con
 
 grpc::ServerUnaryReactor* ElectionService::Leader(grpc::CallbackServerContext* context,
                                                   const v1::LeaderRequest* request, v1::LeaderReply* reply) {
-  const CallerIdentity caller = door_.caller(*context);
-  // Every scoped token may ask this.
-  if (const auto why = caller.refusal(caller.guest.value_or("")))
-    return finished(context, status_of_refusal(why));
   const bool is_meant = request->list() == candidate_.list() && request->to() == candidate_.place();
-  if (!request->list().empty() && !is_meant) return finished(context, other_list(candidate_));
-  auto share = door_.share(caller, GuestCalls::kWaiter);
-  if (!share) return finished(context, Door::has_its_share(caller, GuestCalls::kWaiter));
+  if (!request->list().empty() && !is_meant) {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(other_list(candidate_));
+    return reactor;
+  }
   const std::uint64_t id = next_id_++;
-  auto* call = new LeaderWait(id, candidate_, reply, *std::move(share));
+  auto* call = new LeaderWait(id, candidate_, reply);
   candidate_.await_leader(id, request->known_term(), request->wait_ms(),
                           [call](const election::Leader& leader) { call->finish(leader); });
   return call;

@@ -15,7 +15,6 @@
 #include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/core/election/election.h"
 #include "rendezvous/server/coordinator.h"
-#include "rendezvous/server/door.h"
 #include "rendezvous/server/server.h"
 #include "rendezvous/server/strand.h"
 #include "rendezvous/wire/peers.h"
@@ -85,7 +84,7 @@ class Candidate final : public Fence {
 // The Election service.
 class ElectionService final : public v1::Election::CallbackService {
  public:
-  ElectionService(Candidate& candidate, Door& door) : candidate_(candidate), door_(door) {}
+  explicit ElectionService(Candidate& candidate) : candidate_(candidate) {}
 
   grpc::ServerUnaryReactor* Vote(grpc::CallbackServerContext* context, const v1::VoteCall* request,
                                  v1::VoteReply* reply) override;
@@ -94,7 +93,6 @@ class ElectionService final : public v1::Election::CallbackService {
 
  private:
   Candidate& candidate_;
-  Door& door_;
   std::atomic<std::uint64_t> next_id_{1};
 };
 

@@ -27,7 +27,6 @@
 #include "proto/base/any_address.h"
 #include "proto/core/millis.h"
 #include "rendezvous/core/admission/accept_queue.h"
-#include "rendezvous/core/admission/guests.h"
 #include "rendezvous/core/admission/refused.h"
 #include "rendezvous/server/hello.h"
 #include "rendezvous/server/origin.h"
@@ -51,9 +50,6 @@ std::size_t quarter_of_files() {
   rlimit limit{};
   return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur / 4 : 0;
 }
-
-// Two files each, so that half of all are for others.
-std::size_t connections_of_guests() { return quarter_of_files(); }
 
 int listen_on(const addrinfo& address) {
   const int fd = socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -100,7 +96,6 @@ class EpollGate final : public Gate {
         epoll_(epoll_create1(EPOLL_CLOEXEC)),
         wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         queue_(AcceptQueue::Limits::within(files)),
-        guests_(connections_of_guests()),
         is_member_(std::move(is_member)),
         turned_away_(std::move(turned_away)) {
     watch(wake_, kWake, EPOLLIN);
@@ -133,28 +128,23 @@ class EpollGate final : public Gate {
 
   int port() const override { return port_; }
 
-  void came_in(const std::string& peer, const std::optional<std::string>& guest) override {
-    tell({.peer = peer, .guest = guest});
+  void came_in(const std::string& peer) override {
+    const std::lock_guard lock(mutex_);
+    came_in_.push_back(peer);
+    if (came_in_.size() == 1) eventfd_write(wake_, 1);
   }
-  void hang_up(const std::string& guest) override { tell({.peer = {}, .guest = guest, .hang_up = true}); }
 
  private:
   struct AcceptedSocket {
     int fd = -1;  // once handed over: a second descriptor of it, which shows its end
     Origin peer;
   };
-  struct Word {  // of a connection that was handed over, or of all that a guest has
-    std::string peer;
-    std::optional<std::string> guest;
-    bool hang_up = false;
-  };
 
-  void tell(Word word);
   void run();
-  void take(const Word& word);
+  void take(const std::string& peer);
   void hang_up_on(std::uint64_t id);
   void tell_of(const Origin& peer);
-  bool take_words();
+  bool take_callers();
   void accept_some(int listener);
   void accept_again();
   void pause_accepting(Millis time);
@@ -172,14 +162,13 @@ class EpollGate final : public Gate {
   std::thread thread_;
 
   std::mutex mutex_;  // guards the next two
-  std::vector<Word> words_;
+  std::vector<std::string> came_in_;
   bool ending_ = false;
 
   // The thread's.
   AcceptQueue queue_;
   std::map<std::uint64_t, AcceptedSocket> connections_;
-  std::map<std::string, std::uint64_t> handed_over_;  // by the peer's name; guests stay here
-  GuestConnections guests_;
+  std::map<std::string, std::uint64_t> handed_over_;  // by the peer's name
   const IsMember is_member_;
   const TurnedAway turned_away_;
   Refused refused_;
@@ -189,14 +178,14 @@ class EpollGate final : public Gate {
 
 void EpollGate::run() {
   std::array<epoll_event, 256> events{};
-  while (take_words()) {
+  while (take_callers()) {
     const Millis now = steady_now();
     for (const std::uint64_t id : queue_.take_expired(now)) let_go(id);
     for (auto known = handed_over_.begin(); known != handed_over_.end();) {
       const std::uint64_t id = (known++)->second;
       // Its time to prove is over: it has shown its certificate, but makes no call, since gRPC has closed all
       // others by now.
-      if (!queue_.is_handshaking(id) && !guests_.contains(id)) hang_up_on(id);
+      if (!queue_.is_handshaking(id)) hang_up_on(id);
     }
     hand_over_next();
     if (now >= accept_at_) accept_again();
@@ -214,38 +203,25 @@ void EpollGate::run() {
 }
 
 // False at the end.
-bool EpollGate::take_words() {
+bool EpollGate::take_callers() {
   eventfd_t ignored = 0;
   eventfd_read(wake_, &ignored);
-  std::vector<Word> words;
+  std::vector<std::string> peers;
   {
     const std::lock_guard lock(mutex_);
     if (ending_) return false;
-    words.swap(words_);
+    peers.swap(came_in_);
   }
-  for (const Word& word : words) take(word);
+  for (const std::string& peer : peers) take(peer);
   return true;
 }
 
-void EpollGate::tell(Word word) {
-  const std::lock_guard lock(mutex_);
-  words_.push_back(std::move(word));
-  if (words_.size() == 1) eventfd_write(wake_, 1);
-}
-
-void EpollGate::take(const Word& word) {
-  if (word.hang_up) {
-    for (const std::uint64_t id : guests_.of(word.guest.value_or(""))) hang_up_on(id);
-    return;
-  }
-  const auto known = handed_over_.find(word.peer);
+void EpollGate::take(const std::string& peer) {
+  const auto known = handed_over_.find(peer);
   if (known == handed_over_.end()) return;
-  const std::uint64_t id = known->second;
-  if (guests_.contains(id)) return;
-  queue_.proven(id);
-  refused_.came_in(address_of_peer(word.peer));
-  if (!word.guest) return let_go(id);
-  if (const auto goes = guests_.came(id, *word.guest)) hang_up_on(*goes);
+  queue_.proven(known->second);
+  refused_.came_in(address_of_peer(peer));
+  let_go(known->second);
 }
 
 // Its other descriptor is gRPC's, which sees the end: at once, and not behind all calls that wait to be read.
@@ -292,9 +268,9 @@ void EpollGate::look_at(std::uint64_t id, std::uint32_t events) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
   const int fd = found->second.fd;
-  if (queue_.is_handshaking(id) || guests_.contains(id)) {
+  if (queue_.is_handshaking(id)) {
     if ((events & (EPOLLHUP | EPOLLERR)) == 0) return;
-    if (queue_.is_handshaking(id)) tell_of(found->second.peer);
+    tell_of(found->second.peer);
     queue_.failed(id, steady_now());
     return let_go(id);
   }
@@ -342,7 +318,6 @@ void EpollGate::let_go(std::uint64_t id) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
   ::close(found->second.fd);
-  guests_.went(id);
   const auto known = handed_over_.find(found->second.peer.name);
   if (known != handed_over_.end() && known->second == id) handed_over_.erase(known);
   connections_.erase(found);

@@ -32,12 +32,9 @@ class Gate {
   // Ends the thread: no call of HandOver after it returns; waiting connections are closed.
   virtual void close() = 0;
   virtual int port() const = 0;
-  // The peer, named as by grpc::ServerContext::peer(), made a call: it has shown a certificate of the key, or
-  // of a scoped token for the run `guest`. A guest's connection goes on taking two files here. Any thread, as
-  // for the next.
-  virtual void came_in(const std::string& peer, const std::optional<std::string>& guest) = 0;
-  // Ends all connections of a guest that made a call.
-  virtual void hang_up(const std::string& guest) = 0;
+  // The peer, named as by grpc::ServerContext::peer(), made a call: it has shown a certificate of the key.
+  // Any thread.
+  virtual void came_in(const std::string& peer) = 0;
 };
 
 }  // namespace dtrun::rendezvous

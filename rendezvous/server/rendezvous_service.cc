@@ -21,18 +21,15 @@ class GrpcAgentStream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::
                               public std::enable_shared_from_this<GrpcAgentStream> {
  public:
   GrpcAgentStream(ConnectionId id, grpc::CallbackServerContext* context, Coordinator& coordinator,
-                  Strand& strand, Door& door)
+                  Strand& strand)
       : id_(id),
         context_(context),
         peer_address_(address_of_peer(context->peer())),
-        caller_(door.caller(*context)),
         coordinator_(coordinator),
-        strand_(strand),
-        share_(door.share(caller_, GuestCalls::kMember)) {}
+        strand_(strand) {}
 
   void start(std::shared_ptr<GrpcAgentStream> self) {
     self_ = std::move(self);
-    if (!share_) return refuse(Door::has_its_share(caller_, GuestCalls::kMember).error_message());
     StartRead(&incoming_);
   }
 
@@ -57,8 +54,7 @@ class GrpcAgentStream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::
       return close(false);
     }
     make_printable(&incoming_);
-    if (const auto why = refusal()) return refuse(*why);
-    if (incoming_.has_join() && caller_.guest) incoming_.mutable_join()->clear_term();
+    if (const auto why = too_long(incoming_)) return refuse(*why);
     if (incoming_.has_trace_part()) {
       strand_.post([self = self_, part = std::move(*incoming_.mutable_trace_part())]() mutable {
         if (!self->gone_ && self->known_) self->coordinator_.traced(self->id_, std::move(part));
@@ -70,11 +66,6 @@ class GrpcAgentStream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::
     incoming_.Clear();  // ten thousand Joins are not kept until the first heartbeats overwrite them
     strand_.post([self = self_, event = std::move(event)]() mutable { self->take(std::move(event)); });
     StartRead(&incoming_);
-  }
-
-  std::optional<std::string> refusal() {
-    if (auto why = too_long(incoming_)) return why;
-    return caller_.refusal(incoming_.has_join() ? incoming_.join().run_id() : caller_.guest.value_or(""));
   }
 
   void refuse(const std::string& why) {
@@ -135,10 +126,8 @@ class GrpcAgentStream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::
   const ConnectionId id_;
   grpc::CallbackServerContext* const context_;
   const std::string peer_address_;
-  const CallerIdentity caller_;
   Coordinator& coordinator_;
   Strand& strand_;
-  const std::optional<Door::Share> share_;  // a stream without any message has one too
   v1::FromAgent incoming_;
   std::atomic<bool> broken_{false};
   std::shared_ptr<GrpcAgentStream> self_;
@@ -159,14 +148,8 @@ class GrpcAgentStream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::
 class EndWait final : public grpc::ServerUnaryReactor, public std::enable_shared_from_this<EndWait> {
  public:
   EndWait(ConnectionId id, v1::StatusReply* reply, Coordinator& coordinator, Strand& strand,
-          std::atomic<int>& count, CallerIdentity caller, Door::Share share)
-      : id_(id),
-        reply_(reply),
-        coordinator_(coordinator),
-        strand_(strand),
-        count_(count),
-        caller_(std::move(caller)),
-        share_(std::move(share)) {
+          std::atomic<int>& count)
+      : id_(id), reply_(reply), coordinator_(coordinator), strand_(strand), count_(count) {
     ++count_;
   }
 
@@ -178,9 +161,8 @@ class EndWait final : public grpc::ServerUnaryReactor, public std::enable_shared
         self->end_ = does_not_lead();
         return self->finish();
       }
-      self->coordinator_.await_end(self->id_, run_id, [self, run_id](v1::StatusReply reply) {
-        self->end_ = status_of_refusal(self->caller_.refusal(run_id));
-        if (self->end_.ok()) *self->reply_ = std::move(reply);
+      self->coordinator_.await_end(self->id_, run_id, [self](v1::StatusReply reply) {
+        *self->reply_ = std::move(reply);
         self->finish();
       });
     });
@@ -209,8 +191,6 @@ class EndWait final : public grpc::ServerUnaryReactor, public std::enable_shared
   Coordinator& coordinator_;
   Strand& strand_;
   std::atomic<int>& count_;
-  const CallerIdentity caller_;
-  const Door::Share share_;
   std::shared_ptr<EndWait> self_;
   bool finished_ = false;  // the strand's, as the next
   grpc::Status end_;
@@ -220,7 +200,7 @@ class EndWait final : public grpc::ServerUnaryReactor, public std::enable_shared
 
 grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* RendezvousService::Join(
     grpc::CallbackServerContext* context) {
-  auto stream = std::make_shared<GrpcAgentStream>(next_id_++, context, coordinator_, strand_, door_);
+  auto stream = std::make_shared<GrpcAgentStream>(next_id_++, context, coordinator_, strand_);
   GrpcAgentStream* reactor = stream.get();
   reactor->start(std::move(stream));
   return reactor;
@@ -229,22 +209,14 @@ grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* RendezvousService::
 grpc::ServerUnaryReactor* RendezvousService::Status(grpc::CallbackServerContext* context,
                                                     const v1::StatusRequest* request,
                                                     v1::StatusReply* reply) {
-  // A holder of a scoped token that asks for all runs means its own run.
-  const CallerIdentity caller = door_.caller(*context);
-  const std::string& asked = request->run_id();
-  const std::string run_id = asked.empty() ? caller.guest.value_or("") : asked;
-  if (const auto why = caller.refusal(run_id)) return finished(context, status_of_refusal(why));
   if (request->at_end()) {
-    auto share = door_.share(caller, GuestCalls::kWaiter);
-    if (!share) return finished(context, Door::has_its_share(caller, GuestCalls::kWaiter));
-    auto wait = std::make_shared<EndWait>(next_id_++, reply, coordinator_, strand_, waiters_, caller,
-                                          *std::move(share));
+    auto wait = std::make_shared<EndWait>(next_id_++, reply, coordinator_, strand_, waiters_);
     EndWait* reactor = wait.get();
-    reactor->start(std::move(wait), run_id);
+    reactor->start(std::move(wait), request->run_id());
     return reactor;
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  strand_.post([this, reactor, run_id, reply] {
+  strand_.post([this, reactor, run_id = request->run_id(), reply] {
     if (!coordinator_.leads()) return reactor->Finish(does_not_lead());
     *reply = coordinator_.status(run_id);
     reactor->Finish(grpc::Status::OK);
@@ -254,8 +226,6 @@ grpc::ServerUnaryReactor* RendezvousService::Status(grpc::CallbackServerContext*
 
 grpc::ServerUnaryReactor* RendezvousService::Trace(grpc::CallbackServerContext* context,
                                                    const v1::TraceRequest* request, v1::TraceReply* reply) {
-  if (const auto why = door_.caller(*context).refusal(request->run_id()))
-    return finished(context, status_of_refusal(why));
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   strand_.post([this, reactor, request = *request, reply] {
     if (!coordinator_.leads()) return reactor->Finish(does_not_lead());

@@ -6,16 +6,14 @@
 
 #include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/server/coordinator.h"
-#include "rendezvous/server/door.h"
 #include "rendezvous/server/strand.h"
 
 namespace dtrun::rendezvous {
 
 class RendezvousService final : public v1::Rendezvous::CallbackService {
  public:
-  // All must outlive every stream, that is, the server's shutdown.
-  RendezvousService(Coordinator& coordinator, Strand& strand, Door& door)
-      : coordinator_(coordinator), strand_(strand), door_(door) {}
+  // Both must outlive every stream, that is, the server's shutdown.
+  RendezvousService(Coordinator& coordinator, Strand& strand) : coordinator_(coordinator), strand_(strand) {}
 
   grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* Join(
       grpc::CallbackServerContext* context) override;
@@ -31,7 +29,6 @@ class RendezvousService final : public v1::Rendezvous::CallbackService {
  private:
   Coordinator& coordinator_;
   Strand& strand_;
-  Door& door_;
   std::atomic<ConnectionId> next_id_{1};
   std::atomic<int> waiters_{0};
 };

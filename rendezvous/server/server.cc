@@ -5,6 +5,7 @@
 
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
+#include <grpcpp/support/server_interceptor.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -21,7 +22,6 @@
 #include "rendezvous/identity/identity.h"
 #include "rendezvous/server/candidate.h"
 #include "rendezvous/server/coordinator.h"
-#include "rendezvous/server/door.h"
 #include "rendezvous/server/gate.h"
 #include "rendezvous/server/rendezvous_service.h"
 #include "rendezvous/server/store_service.h"
@@ -50,17 +50,27 @@ KeyValueStore::Limits limits_of(const ServerOptions& options) {
 // The wait for an unauthenticated peer that sends nothing.
 constexpr int kHandshakeMs = 5000;
 
-std::shared_ptr<grpc::ServerCredentials> credentials_of(const JobKey& key, bool takes_scoped_tokens,
-                                                        Door& door) {
+std::shared_ptr<grpc::ServerCredentials> credentials_of(const JobKey& key) {
   set_up_tls();
-  const Identity identity = takes_scoped_tokens ? make_identity_of_store(key) : make_identity(key);
+  const Identity identity = make_identity(key);
   grpc::SslServerCredentialsOptions ssl(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   ssl.pem_root_certs = identity.root;
   ssl.pem_key_cert_pairs = {{identity.private_key, identity.certificate}};
-  auto credentials = grpc::SslServerCredentials(ssl);
-  if (takes_scoped_tokens) credentials->SetAuthMetadataProcessor(door.knocker());
-  return credentials;
+  return grpc::SslServerCredentials(ssl);
 }
+
+// Tells the gate of every call: its caller has shown a certificate of the key.
+class CallWatch final : public grpc::experimental::ServerInterceptorFactoryInterface {
+ public:
+  explicit CallWatch(Gate& gate) : gate_(gate) {}
+  grpc::experimental::Interceptor* CreateServerInterceptor(grpc::experimental::ServerRpcInfo* call) override {
+    gate_.came_in(call->server_context()->peer());
+    return nullptr;
+  }
+
+ private:
+  Gate& gate_;
+};
 
 class GrpcServer final : public Server {
  public:
@@ -72,9 +82,9 @@ class GrpcServer final : public Server {
                       .ended = [this](const std::string& run_id) { store_.forget(run_id + "/"); },
                       .notice = options.notice,
                       .leads = options.leads}),
-        rendezvous_(coordinator_, strand_, door_),
-        store_(strand_, door_, limits_of(options), [this] { return coordinator_.leads(); }) {
-    if (candidate_) election_.emplace(*candidate_, door_);
+        rendezvous_(coordinator_, strand_),
+        store_(strand_, limits_of(options), [this] { return coordinator_.leads(); }) {
+    if (candidate_) election_.emplace(*candidate_);
     strand_.start([this] { return std::min(coordinator_.tend(), store_.tend()); });
   }
 
@@ -104,13 +114,12 @@ class GrpcServer final : public Server {
           },
           options.turned_away);
       if (!gate_) return false;
-      door_.stands_behind(gate_.get());
-      std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> bells;
-      bells.push_back(door_.bell());
-      builder.experimental().SetInterceptorCreators(std::move(bells));
+      std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> watches;
+      watches.push_back(std::make_unique<CallWatch>(*gate_));
+      builder.experimental().SetInterceptorCreators(std::move(watches));
       using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
-      acceptor = builder.experimental().AddExternalConnectionAcceptor(
-          Type::FROM_FD, credentials_of(*options.key, options.separate, door_));
+      acceptor =
+          builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, credentials_of(*options.key));
     } else {
       builder.AddListeningPort(endpoint_text(options.bind_address, options.port),
                                grpc::InsecureServerCredentials(), &port_);
@@ -175,7 +184,6 @@ class GrpcServer final : public Server {
   }
 
   std::unique_ptr<Gate> gate_;  // with a key; closed before the server is shut down
-  Door door_;
   Strand strand_;
   std::unique_ptr<Candidate> candidate_;  // null: no other host may lead
   Coordinator coordinator_;

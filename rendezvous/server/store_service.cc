@@ -1,6 +1,5 @@
 #include "rendezvous/server/store_service.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace dtrun::rendezvous {
@@ -23,12 +22,9 @@ grpc::Status status_of(KeyValueStore::Outcome outcome, const std::string& key,
       return {grpc::StatusCode::RESOURCE_EXHAUSTED,
               "key " + name + " with its value is over " + mebibytes(limits.item) +
                   "; the store is for addresses and ids, send data between the workers"};
-    case KeyValueStore::Outcome::kRunFull:
-      return {grpc::StatusCode::RESOURCE_EXHAUSTED,
-              "key " + name + " does not fit: a run's keys may take " + mebibytes(limits.run)};
     case KeyValueStore::Outcome::kStoreFull:
-      return {grpc::StatusCode::RESOURCE_EXHAUSTED, "key " + name + " does not fit: the store holds its " +
-                                                        mebibytes(limits.total) + " for all runs already"};
+      return {grpc::StatusCode::RESOURCE_EXHAUSTED,
+              "key " + name + " does not fit: the store holds its " + mebibytes(limits.total) + " already"};
   }
   return {grpc::StatusCode::INTERNAL, "an unknown outcome"};
 }
@@ -39,25 +35,16 @@ grpc::Status status_of(KeyValueStore::Outcome outcome, const std::string& key,
 class StoreService::WaitingGet final : public grpc::ServerUnaryReactor {
  public:
   WaitingGet(StoreService& service, KeyValueStore::WaiterId id, const v1::GetRequest* request,
-             v1::GetReply* reply, CallerIdentity caller, Door::Share share)
-      : service_(service),
-        id_(id),
-        request_(request),
-        reply_(reply),
-        caller_(std::move(caller)),
-        share_(std::move(share)) {}
+             v1::GetReply* reply)
+      : service_(service), id_(id), request_(request), reply_(reply) {}
 
   KeyValueStore::WaiterId id() const { return id_; }
 
   const std::string& key() const { return request_->key(); }
   std::int64_t timeout() const { return KeyValueStore::allowed_wait(request_->timeout_ms()); }
-  // A scoped token's end ends its waits.
-  std::int64_t wait() const { return std::min(timeout(), caller_.left()); }
 
   void finish(std::optional<std::string> value) {
-    if (const auto refusal = caller_.refusal_for_key(key())) {
-      Finish(status_of_refusal(refusal));
-    } else if (value) {
+    if (value) {
       reply_->set_value(*std::move(value));
       Finish(grpc::Status::OK);
     } else if (timeout() == 0) {
@@ -81,21 +68,10 @@ class StoreService::WaitingGet final : public grpc::ServerUnaryReactor {
   const KeyValueStore::WaiterId id_;
   const v1::GetRequest* const request_;
   v1::GetReply* const reply_;
-  const CallerIdentity caller_;
-  const Door::Share share_;
 };
-
-grpc::ServerUnaryReactor* StoreService::refuse(grpc::CallbackServerContext* context,
-                                               const CallerIdentity& caller, const std::string& key) const {
-  grpc::Status status = status_of_refusal(caller.refusal_for_key(key));
-  if (status.ok() && !store_.fits(key))
-    status = status_of(KeyValueStore::Outcome::kItemTooLarge, key, store_.limits());
-  return status.ok() ? nullptr : finished(context, status);
-}
 
 grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context,
                                             const v1::SetRequest* request, v1::SetReply*) {
-  if (auto* refused = refuse(context, door_.caller(*context), request->key())) return refused;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   strand_.post([this, reactor, request] {
     if (!serves_()) return reactor->Finish(elsewhere());
@@ -107,11 +83,12 @@ grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context
 
 grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext* context,
                                             const v1::GetRequest* request, v1::GetReply* reply) {
-  const CallerIdentity caller = door_.caller(*context);
-  if (auto* refused = refuse(context, caller, request->key())) return refused;
-  auto share = door_.share(caller, GuestCalls::kWaiter);
-  if (!share) return finished(context, Door::has_its_share(caller, GuestCalls::kWaiter));
-  auto* call = new WaitingGet(*this, next_id_++, request, reply, caller, *std::move(share));
+  if (!store_.fits(request->key())) {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(status_of(KeyValueStore::Outcome::kItemTooLarge, request->key(), store_.limits()));
+    return reactor;
+  }
+  auto* call = new WaitingGet(*this, next_id_++, request, reply);
   strand_.post([this, call] { get_or_wait(call); });
   return call;
 }
@@ -121,7 +98,7 @@ void StoreService::get_or_wait(WaitingGet* call) {
   std::optional<std::string> value = store_.get(call->key());
   if (value || call->timeout() == 0) return call->finish(std::move(value));
   waiting_[call->id()] = call;
-  store_.wait(call->id(), call->key(), steady_now() + call->wait());
+  store_.wait(call->id(), call->key(), steady_now() + call->timeout());
 }
 
 void StoreService::cancel(KeyValueStore::WaiterId id) {

@@ -10,7 +10,6 @@
 
 #include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/core/store.h"
-#include "rendezvous/server/door.h"
 #include "rendezvous/server/strand.h"
 
 namespace dtrun::rendezvous {
@@ -19,8 +18,8 @@ class StoreService final : public v1::Store::CallbackService {
  public:
   // The strand must outlive every call, that is, the server's shutdown. `serves` is called there: false if
   // another host is the coordinator, and has the keys.
-  StoreService(Strand& strand, Door& door, const KeyValueStore::Limits& limits, std::function<bool()> serves)
-      : strand_(strand), door_(door), serves_(std::move(serves)), store_(limits) {}
+  StoreService(Strand& strand, const KeyValueStore::Limits& limits, std::function<bool()> serves)
+      : strand_(strand), serves_(std::move(serves)), store_(limits) {}
 
   grpc::ServerUnaryReactor* Set(grpc::CallbackServerContext* context, const v1::SetRequest* request,
                                 v1::SetReply* reply) override;
@@ -40,12 +39,8 @@ class StoreService final : public v1::Store::CallbackService {
   class WaitingGet;
   void get_or_wait(WaitingGet* call);
   void cancel(KeyValueStore::WaiterId id);
-  // Ends a call whose caller may not touch the key, or whose key cannot exist; null if it may go on.
-  grpc::ServerUnaryReactor* refuse(grpc::CallbackServerContext* context, const CallerIdentity& caller,
-                                   const std::string& key) const;
 
   Strand& strand_;
-  Door& door_;
   const std::function<bool()> serves_;
   std::atomic<KeyValueStore::WaiterId> next_id_{1};
   // The rest is the strand's.

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <filesystem>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tests/support/files.h"
@@ -119,106 +118,6 @@ TEST_CASE("a store with a key serves those who have it, and tells nobody else wh
   CHECK(node.wait() == 130);
   store.signal(SIGTERM);
   CHECK(store.wait() == 143);
-}
-
-// A store with the key "right", and scoped tokens from it.
-struct StoreSite : Site {
-  StoreSite() { REQUIRE(store.wait_for_out("listening")); }
-  std::string token(const std::string& run_id, const std::string& ttl = "1h") const {
-    const Ended made =
-        run({kDtrun, "store", "token", "--rdzv_id", run_id, "--ttl", ttl, "--key_file", path("right")});
-    REQUIRE_MESSAGE(made.exit_code == 0, made.err);
-    REQUIRE(made.out.starts_with("dtt2_"));
-    REQUIRE(made.out.back() == '\n');
-    return made.out.substr(0, made.out.size() - 1);
-  }
-  Process store{
-      {kDtrun, "store", "--bind", "127.0.0.1", "--port", std::to_string(port), "--key_file", path("right")}};
-};
-
-TEST_CASE("a scoped token of a store opens the run that it names, without naming it again, and no other") {
-  const StoreSite site;
-  const std::string token = site.token("job7"), variable = "DTRUN_KEY=" + token;
-  write_text(site.path("token"), token + "\n");
-  fs::permissions(site.path("token"), fs::perms::owner_read | fs::perms::owner_write);
-  const std::string endpoint = "127.0.0.1:" + std::to_string(site.port);
-  Process owner(site.node({"--key_file", site.path("right"), "--rdzv_id", "job8"}));
-  REQUIRE(owner.wait_for_err("joined 1 of 2 nodes"));
-  Process first(site.node({}), {variable});
-  REQUIRE(first.wait_for_err("joined 1 of 2 nodes"));
-
-  const Ended status = run({kDtrun, "status", "--rdzv_endpoint", endpoint}, {variable});
-  CHECK_MESSAGE(status.exit_code == 0, status.err);
-  CHECK(contains(status.out, "job7"));
-  CHECK(!contains(status.out, "job8"));
-  const Ended curious = run({kDtrun, "status", "--rdzv_endpoint", endpoint, "job8"}, {variable});
-  CHECK(curious.exit_code == 77);
-  CHECK(contains(curious.err, "scoped token for run job7"));
-  const Ended intruder = run(site.node({"--rdzv_id", "job8"}), {variable});
-  CHECK(intruder.exit_code == 77);
-  CHECK(contains(intruder.err, "scoped token is for run job7"));
-
-  const Ended second = run(site.node({"--key_file", site.path("token"), "--rdzv_id", "job7"}));
-  CHECK_MESSAGE(second.exit_code == 0, second.err);
-  const Ended done = first.end();
-  CHECK_MESSAGE(done.exit_code == 0, done.err);
-  const Ended plan = run(
-      {kDtrun, "--dry_run", "--nnodes", "2", "--rdzv_endpoint", endpoint, "--no_python", "true"}, {variable});
-  CHECK_MESSAGE(plan.exit_code == 0, plan.err);
-  CHECK(contains(plan.out, "job7"));
-  CHECK(contains(plan.out, site.fingerprint("right")));
-
-  std::string said = done.out + done.err + second.out + second.err + plan.out + plan.err + status.out +
-                     intruder.err + curious.err + site.store.out();
-  REQUIRE(contains(second.out, "WORLD_SIZE=2"));
-  for (const auto& entry : fs::recursive_directory_iterator(site.path("logs")))
-    if (entry.is_regular_file()) said += read_text(entry.path());
-  CHECK(!contains(said, token.substr(0, 40)));
-  CHECK(!contains(said, token.substr(token.size() - 40)));
-  owner.signal(SIGINT);
-  CHECK(owner.wait() == 130);
-}
-
-TEST_CASE("a scoped token neither hosts a coordinator nor makes a store or scoped tokens, and ends") {
-  Site site;
-  const auto made = [&](const std::string& ttl) {
-    const std::string line =
-        run({kDtrun, "store", "token", "--rdzv_id", "job7", "--ttl", ttl}, {"DTRUN_KEY=" + site.key("right")})
-            .out;
-    REQUIRE(line.starts_with("dtt2_"));
-    return "DTRUN_KEY=" + line.substr(0, line.size() - 1);
-  };
-  const std::string variable = made("1h"), brief = made("1s");
-  const Ended host = run(site.node({}), {variable});
-  CHECK(host.exit_code == 77);
-  CHECK_MESSAGE(contains(host.err, "a scoped token for run job7"), host.err);
-  CHECK(contains(host.err, "would host the coordinator"));
-  const Ended alone = run({kDtrun, "--standalone", "--no_python", "true"}, {variable});  // needs no key
-  CHECK_MESSAGE(alone.exit_code == 0, alone.err);
-  for (const std::vector<std::string>& argv :
-       {std::vector<std::string>{kDtrun, "store", "--port", "0"},
-        std::vector<std::string>{kDtrun, "store", "token", "--rdzv_id", "job8"}}) {
-    const Ended store = run(argv, {variable});
-    CHECK(store.exit_code == 77);
-    CHECK(contains(store.err, "this is a scoped token for run job7"));
-  }
-  std::this_thread::sleep_for(std::chrono::milliseconds(2100));
-  const Ended late = run(site.node({}), {brief});
-  CHECK(late.exit_code == 77);
-  CHECK_MESSAGE(contains(late.err, "the scoped token for run job7 ended at 20"), late.err);
-  CHECK(run({kDtrun, "store", "token", "--rdzv_id", "job7"}, {"XDG_CONFIG_HOME=/nonexistent/config"})
-            .exit_code == 77);
-  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"store", "token"},
-                                                {"store", "token", "--rdzv_id", "a/b"},
-                                                {"store", "token", "--rdzv_id", "a", "--ttl", "1"},
-                                                {"store", "token", "--rdzv_id", "a", "--port", "1"},
-                                                {"store", "tokens"},
-                                                {"store", "--ttl", "1h"},
-                                                {"store", "--rdzv_id", "a"}}) {
-    std::vector<std::string> argv{kDtrun};
-    argv.insert(argv.end(), wrong.begin(), wrong.end());
-    CHECK(run(argv, {"DTRUN_KEY=" + site.key("right")}).exit_code == 64);
-  }
 }
 
 TEST_CASE("a job that runs here is not hidden from who looks without its key") {

@@ -3,8 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <limits>
 
 #include "rendezvous/client/caller.h"
+#include "rendezvous/client/channel.h"
 #include "rendezvous/client/peer_links.h"
 #include "rendezvous/client/status_client.h"
 #include "rendezvous/wire/election.h"
@@ -29,10 +31,10 @@ class Cluster {
     options.bind_address = kHosts[static_cast<std::size_t>(host)];
     options.port = ports_[its_port];
     options.key = key_;
-    const auto credential = key_ ? std::optional<Credential>(*key_) : std::nullopt;
+    options.separate = separate;
     options.candidate = {.settings = election::settings_for(3, host, false, merged_runs),
                          .list = list,
-                         .peers = peers_on(kHosts, host, ports_, credential, list)};
+                         .peers = peers_on(kHosts, host, ports_, key_, list)};
     auto server = Server::start(options);
     REQUIRE_MESSAGE(server.ok(), server.status().message());
     servers[static_cast<std::size_t>(host)] = std::move(server).value();
@@ -54,9 +56,18 @@ class Cluster {
   }
 
   // Whether this host comes to follow the one that leads, within the patience: from then on it is a voter.
-  bool follows(int host, std::size_t its_port = 0) const {
-    Caller caller(kHosts[static_cast<std::size_t>(host)], {ports_[its_port]},
-                  key_ ? std::optional<Credential>(*key_) : std::nullopt);
+  bool follows(int host, std::size_t its_port = 0) const { return term_at(host, its_port) > 0; }
+  // The one of the leader.
+  std::int64_t term() const { return term_at(leader(), 0); }
+
+  const int port;
+  bool separate = false;  // the servers are stores
+  std::array<std::unique_ptr<Server>, 3> servers;
+
+ private:
+  // Of the leader that this host follows; 0 if it follows none within the patience.
+  std::int64_t term_at(int host, std::size_t its_port) const {
+    Caller caller(kHosts[static_cast<std::size_t>(host)], {ports_[its_port]}, key_);
     using Leader = grpc::Status (v1::Election::Stub::*)(grpc::ClientContext*, const v1::LeaderRequest&,
                                                         v1::LeaderReply*);
     v1::LeaderRequest request;
@@ -66,16 +77,12 @@ class Cluster {
     while (std::chrono::steady_clock::now() < deadline) {
       const Status asked =
           caller.call(static_cast<Leader>(&v1::Election::Stub::Leader), request, &reply, milliseconds(5000));
-      if (asked.ok() && reply.term() > 0) return true;
+      if (asked.ok() && reply.term() > 0) return reply.term();
       if (!asked.ok()) std::this_thread::sleep_for(milliseconds(20));
     }
-    return false;
+    return 0;
   }
 
-  const int port;
-  std::array<std::unique_ptr<Server>, 3> servers;
-
- private:
   const std::optional<JobKey> key_;
   const std::vector<int> ports_;
 };
@@ -84,7 +91,7 @@ class Cluster {
 class Follower {
  public:
   // `was_in`: a generation that it says it is part of, as its first of two nodes.
-  Follower(std::string name, int port, const std::optional<Credential>& key = {}, int was_in = 0,
+  Follower(std::string name, int port, const std::optional<JobKey>& key = {}, int was_in = 0,
            const std::vector<int>& more_ports = {}, const std::string& list = "")
       : name_(std::move(name)) {
     assigned.set_generation(was_in);
@@ -268,12 +275,12 @@ TEST_CASE("with a key all the same, and who has another one is told so") {
   const JobKey key = JobKey::random();
   Cluster cluster(key);
   cluster.start_all();
-  Follower a("a", cluster.port, Credential(key)), b("b", cluster.port, Credential(key));
+  Follower a("a", cluster.port, key), b("b", cluster.port, key);
   REQUIRE(a.eventually(has_generation));
   const int first = cluster.leader();
   cluster.stop(first);
   CHECK(b.eventually([](const Follower& f) { return f.join_acks == 2 && f.resumed; }));
-  Follower unauthenticated("c", cluster.port, Credential(JobKey::random()));
+  Follower unauthenticated("c", cluster.port, JobKey::random());
   CHECK(unauthenticated.eventually(
       [](const Follower& f) { return f.failed.exit_code() == kExitNoPermission; }));
 }
@@ -301,15 +308,15 @@ TEST_CASE("hosts on one of several ports each find each other, beside others wit
   REQUIRE(others.leader() >= 0);
   {
     // Ours may still come.
-    Follower early("c", ports[0], Credential(key), 0, {ports[1], ports[2]}, "ours");
+    Follower early("c", ports[0], key, 0, {ports[1], ports[2]}, "ours");
     std::this_thread::sleep_for(milliseconds(2500));
     CHECK(early.eventually([](const Follower& f) { return f.failed.ok() && f.join_acks == 0; }));
   }
   ours.start(0, "ours", 1);
   ours.start(1, "ours", 2);
   ours.start(2, "ours", 1);
-  Follower a("a", ports[0], Credential(key), 0, {ports[1], ports[2]}, "ours"),
-      b("b", ports[0], Credential(key), 0, {ports[1], ports[2]}, "ours");
+  Follower a("a", ports[0], key, 0, {ports[1], ports[2]}, "ours"),
+      b("b", ports[0], key, 0, {ports[1], ports[2]}, "ours");
   REQUIRE(a.eventually(has_generation));
   REQUIRE(b.eventually(has_generation));
   for (int times = 0; times < 2; ++times) {
@@ -336,6 +343,77 @@ TEST_CASE("one of three alone does not lead, and answers nobody") {
   CHECK(status.status().exit_code() == kExitUnavailable);
   cluster.start(1);
   CHECK(cluster.leader() >= 0);
+}
+
+// The leading host, for messages that Client does not send.
+class Speaker {
+ public:
+  explicit Speaker(const Cluster& cluster) {
+    const int leader = cluster.leader();
+    REQUIRE(leader >= 0);
+    const Interrupt never;
+    const auto dialled =
+        dial(kHosts[static_cast<std::size_t>(leader)], cluster.port, milliseconds(5000), never);
+    channel_ = open_channel(dialled, cluster.port, {});
+  }
+
+  // Until it is answered or refused, or for half a second.
+  void join_in_term(std::int64_t term) const {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + milliseconds(500));
+    const auto stream = v1::Rendezvous::NewStub(channel_)->Join(&context);
+    v1::FromAgent message;
+    v1::Join& join = *message.mutable_join();
+    join.set_run_id("job7");
+    join.set_member_id("m" + std::to_string(term));
+    join.set_host("host");
+    join.set_nproc(1);
+    join.set_node_rank(-1);
+    join.set_protocol(kRendezvousProtocol);
+    join.set_min_nodes(2);
+    join.set_max_nodes(2);
+    join.set_group_rank(-1);
+    join.set_term(term);
+    v1::FromCoordinator heard;
+    if (stream->Write(message)) stream->Read(&heard);
+  }
+  bool set(const std::string& key, const std::string& value) const {
+    grpc::ClientContext context;
+    v1::SetRequest request;
+    request.set_key(key);
+    request.set_value(value);
+    v1::SetReply reply;
+    return v1::Store::NewStub(channel_)->Set(&context, request, &reply).ok();
+  }
+  std::string get(const std::string& key) const {
+    grpc::ClientContext context;
+    v1::GetRequest request;
+    request.set_key(key);
+    v1::GetReply reply;
+    const grpc::Status status = v1::Store::NewStub(channel_)->Get(&context, request, &reply);
+    return status.ok() ? reply.value() : "(" + status.error_message() + ")";
+  }
+
+ private:
+  std::shared_ptr<grpc::Channel> channel_;
+};
+
+TEST_CASE("a member that lies about terms deposes a leader that leads again at once, with all keys") {
+  Cluster cluster;
+  cluster.separate = true;
+  cluster.start_all();
+  constexpr std::int64_t kLastTerm = std::numeric_limits<std::int64_t>::max() - 1;
+  bool kept = false;
+  // On a busy machine another one may be faster, and begins with none.
+  for (int times = 0; times < 5 && !kept; ++times) {
+    REQUIRE(Speaker(cluster).set("job8/a", "kept"));
+    const std::int64_t before = cluster.term();
+    for (const std::int64_t term : {std::int64_t{1000}, kLastTerm, kLastTerm})
+      Speaker(cluster).join_in_term(term);
+    CHECK(cluster.term() > before);
+    kept = Speaker(cluster).get("job8/a") == "kept";
+  }
+  CHECK(kept);
 }
 
 }  // namespace dtrun::rendezvous

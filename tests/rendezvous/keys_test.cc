@@ -1,5 +1,5 @@
 // A coordinator with a job's key, over real sockets: a client with the key is admitted, one without is told
-// so at once, and nobody on the way can read the traffic.
+// so at once, and nobody on the way can read the traffic. What an agent says is made harmless.
 #include <doctest/doctest.h>
 #include <netinet/in.h>
 #include <openssl/pem.h>
@@ -9,13 +9,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <set>
 
 #include "rendezvous/client/status_client.h"
 #include "rendezvous/identity/identity.h"
+#include "rendezvous/wire/intake.h"
 #include "tests/rendezvous/test_agent.h"
 #include "tests/support/relay.h"
 
@@ -136,13 +140,18 @@ TEST_CASE("who listens on the way reads the job in the clear without a key, and 
 struct Heard {
   std::string bytes;
   int tickets = 0;  // with which a TLS session could be resumed
+  bool hung_up = false;
 };
 
-// The answer to a client that trusts every server, and shows `identity`'s certificate or none.
-Heard heard_by(int port, const std::optional<Identity>& identity) {
+// The answer to a client that trusts every server, and shows `identity`'s certificate or none. `version`: the
+// newest of TLS that it speaks. It stays for `seconds` if the server does not hang up before.
+Heard heard_by(int port, const std::optional<Identity>& identity, int version = TLS1_3_VERSION,
+               int seconds = 0) {
   Heard heard;
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
                                                                   SSL_CTX_free);
+  SSL_CTX_clear_options(context.get(), SSL_OP_NO_TLSv1_2);  // set_up_tls() is this process', too
+  SSL_CTX_set_max_proto_version(context.get(), version);
   if (identity) {
     const auto memory = [](const std::string& pem) {
       return std::unique_ptr<BIO, decltype(&BIO_free_all)>(
@@ -173,6 +182,12 @@ Heard heard_by(int port, const std::optional<Identity>& identity) {
     SSL_write(session.get(), kPreface.data(), static_cast<int>(kPreface.size()));
     const int got = SSL_read(session.get(), bytes, sizeof bytes);
     if (got > 0) heard.bytes.assign(bytes, static_cast<std::size_t>(got));
+    const timeval limit{seconds, 0};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    errno = 0;
+    while (seconds > 0 && SSL_read(session.get(), bytes, sizeof bytes) > 0) {
+    }
+    heard.hung_up = seconds > 0 && errno != EAGAIN;
   }
   close(fd);
   return heard;
@@ -186,12 +201,16 @@ TEST_CASE("who believes every server and has no key, or another, hears not a byt
   CHECK(heard_by(server->port(), make_identity(JobKey::random())).bytes.empty());
 }
 
-TEST_CASE("who has the key hears HTTP/2, and gets no ticket with which to come in without it") {
+TEST_CASE(
+    "who has the key hears HTTP/2 over TLS 1.3 alone, and gets no ticket with which to come in without it") {
   const JobKey key = JobKey::random();
   const auto server = start_server("127.0.0.1", key);
   const Heard heard = heard_by(server->port(), make_identity(key));
   CHECK(!heard.bytes.empty());
   CHECK(heard.tickets == 0);
+  test::Relay relay(server->port());
+  CHECK(heard_by(relay.port(), make_identity(key), TLS1_2_VERSION).bytes.empty());
+  CHECK(!relay.sent().empty());
 }
 
 // Sockets of this process that it has open twice.
@@ -250,6 +269,12 @@ TEST_CASE("who says nothing, or no hello, is hung up on") {
   CHECK(seconds_until_end(silent) > 1);
 }
 
+TEST_CASE("who shows a certificate of the key and then says nothing is hung up on") {
+  const JobKey key = JobKey::random();
+  const auto server = start_server("127.0.0.1", key);
+  CHECK(heard_by(server->port(), make_identity(key), TLS1_3_VERSION, 15).hung_up);
+}
+
 TEST_CASE("a run goes on while unauthenticated peers connect, talk rubbish, and stay") {
   const JobKey key = JobKey::random();
   const auto server = start_server("127.0.0.1", key);
@@ -274,6 +299,62 @@ TEST_CASE("a run goes on while unauthenticated peers connect, talk rubbish, and 
   CHECK(agent.kv(set).error().empty());
   CHECK(server->members() == 1);
   for (const int fd : open) close(fd);
+}
+
+// As a terminal would obey it.
+bool has_control_bytes(const std::string& text) {
+  return text.find('\xc2') != std::string::npos || std::ranges::any_of(text, [](char c) {
+           const auto byte = static_cast<unsigned char>(c);
+           return (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f;
+         });
+}
+
+TEST_CASE("what an agent calls itself neither commands a terminal nor forges a line of the store's log") {
+  std::mutex mutex;
+  std::string log;
+  const auto server =
+      Server::start({.bind_address = "127.0.0.1", .separate = true, .notice = [&](const auto& line) {
+                       const std::lock_guard lock(mutex);
+                       log += line + "\n";
+                     }});
+  REQUIRE(server.ok());
+  TestAgent a(
+      "\x1b]0;title\x07\x1b[2J\xc2\x9b"
+      "31mhost\nrun job9: over with exit code 0",
+      "127.0.0.1", server.value()->port());
+  a.join({});
+  REQUIRE(a.hear(v1::FromCoordinator::kAssignment));
+  v1::FromAgent failed;
+  v1::WorkerOutcome& outcome = *failed.mutable_failure()->mutable_outcome();
+  outcome.set_host("host\x1b[31m\nrun job9: over with exit code 0");
+  outcome.set_exit_code(1);
+  outcome.set_error("\x1b]52;c;cm0gLXJm\x07\nrun job9: over with exit code 0");
+  a.send(failed);
+  const auto log_so_far = [&] {
+    const std::lock_guard lock(mutex);
+    return log;
+  };
+  const auto begin = Clock::now();
+  while (!contains(log_so_far(), "stopping") && Clock::now() - begin < kPatience) usleep(10000);
+  REQUIRE(contains(log_so_far(), "stopping"));
+  const std::vector<RunView> views = server.value()->look("test", {});
+  REQUIRE(views.size() == 1);
+  CHECK(views[0].status.members(0).host() == "host-?]0;title??[2J?31mhost run job9: over with exit code 0");
+  for (const std::string& text : {log_so_far(), views[0].status.members(0).host()}) {
+    CAPTURE(text);
+    CHECK(!has_control_bytes(text));
+    CHECK(!contains("\n" + text, "\nrun job9"));
+  }
+}
+
+TEST_CASE("a Join that is too long is refused") {
+  const auto server = start_server();
+  for (const std::size_t size : {kMostOfText - 5, kMostOfText - 4}) {  // with "host-"
+    TestAgent a(std::string(size, 'x'), "127.0.0.1", server->port());
+    a.join({});
+    CHECK(a.hear(size + 5 > kMostOfText ? v1::FromCoordinator::kRejected : v1::FromCoordinator::kAssignment));
+    a.kill();
+  }
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ struct RunSettings {
 class TestAgent {
  public:
   TestAgent(std::string name, const std::string& host, int port,
-            milliseconds keep_alive_timeout = milliseconds(15000), const std::optional<Credential>& key = {},
+            milliseconds keep_alive_timeout = milliseconds(15000), const std::optional<JobKey>& key = {},
             const std::vector<int>& more_ports = {})
       : name_(std::move(name)) {
     ClientOptions options;

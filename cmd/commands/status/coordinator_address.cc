@@ -37,10 +37,10 @@ Result<std::vector<CoordinatorAddress>> addresses_of(const std::string& given, c
   return usage("--rdzv_endpoint=" + given + ": expected a port from 1 to 65535");
 }
 
-std::optional<rendezvous::Credential> key_for(const CoordinatorAddress& address,
-                                              const std::optional<rendezvous::Credential>& offered) {
+std::optional<rendezvous::JobKey> key_for(const CoordinatorAddress& address,
+                                          const std::optional<rendezvous::JobKey>& offered) {
   if (address.own_key.empty()) return address.wants_key ? offered : std::nullopt;
-  const auto own = rendezvous::Credential::parse(address.own_key, "the job's entry");
+  const auto own = rendezvous::JobKey::parse(address.own_key, "the job's entry");
   return own.ok() ? std::optional(own.value()) : std::nullopt;
 }
 

@@ -7,7 +7,7 @@
 
 #include "cmd/options/values.h"
 #include "proto/core/status.h"
-#include "rendezvous/identity/credential.h"
+#include "rendezvous/identity/job_key.h"
 
 namespace dtrun::cmd {
 
@@ -27,7 +27,7 @@ std::vector<CoordinatorAddress> local_addresses(const std::string& run_id);
 Result<std::vector<CoordinatorAddress>> addresses_of(const std::string& endpoint, const std::string& run_id);
 
 // `offered`: the asker's key.
-std::optional<rendezvous::Credential> key_for(const CoordinatorAddress& address,
-                                              const std::optional<rendezvous::Credential>& offered);
+std::optional<rendezvous::JobKey> key_for(const CoordinatorAddress& address,
+                                          const std::optional<rendezvous::JobKey>& offered);
 
 }  // namespace dtrun::cmd

@@ -45,7 +45,7 @@ struct StatusQuestion {
   bool watch = false;
   bool exit_status = false;
   bool open = false;
-  std::optional<rendezvous::Credential> key = {};
+  std::optional<rendezvous::JobKey> key = {};
 };
 
 // The status as the coordinator told it, or would have.

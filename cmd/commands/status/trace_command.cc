@@ -56,7 +56,7 @@ struct TraceQuestion {
   std::string endpoint, run_id, output;
   int steps = kSteps;
   std::chrono::milliseconds limit = kLimit;
-  std::optional<rendezvous::Credential> key = {};
+  std::optional<rendezvous::JobKey> key = {};
 };
 
 // The signal that ends the tracing; what there is by then is written all the same.
@@ -66,7 +66,7 @@ volatile sig_atomic_t stopped_by = 0;
 class TraceSource {
  public:
   TraceSource(const CoordinatorAddress& address, std::string run_id,
-              const std::optional<rendezvous::Credential>& key)
+              const std::optional<rendezvous::JobKey>& key)
       : endpoint_(address.endpoint), key_(key_for(address, key)) {
     request_.set_run_id(std::move(run_id));
     request_.set_trace(random_id());
@@ -83,7 +83,7 @@ class TraceSource {
 
  private:
   const Endpoint endpoint_;
-  const std::optional<rendezvous::Credential> key_;
+  const std::optional<rendezvous::JobKey> key_;
   rendezvous::v1::TraceRequest request_;
 };
 

@@ -7,7 +7,7 @@
 
 #include "cmd/options/values.h"
 #include "proto/rendezvous.pb.h"
-#include "rendezvous/identity/credential.h"
+#include "rendezvous/identity/job_key.h"
 
 namespace dtrun::cmd {
 
@@ -19,7 +19,7 @@ struct WatchedRun {
   bool exit_status = false;
   // How the run ended, if an agent of this host left word of an end at or after `since` (seconds since 1970).
   std::function<std::optional<rendezvous::v1::RunStatus>(double since)> left_word;
-  std::optional<rendezvous::Credential> key = {};
+  std::optional<rendezvous::JobKey> key = {};
 };
 
 // The exit code: with `exit_status` the run's, else 0; 69 if the run is not known, or its coordinator went

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "rendezvous/identity/credential.h"
+#include "rendezvous/identity/job_key.h"
 #include "tests/cmd/plan/planned.h"
 #include "tests/support/folder.h"
 

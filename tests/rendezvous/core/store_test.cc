@@ -84,24 +84,21 @@ TEST_CASE("deleting a prefix takes every key under it and no other") {
   CHECK(store.erase_all("g") == 3);
 }
 
-TEST_CASE("what is too large for an item, a run or the store is refused and changes nothing") {
+TEST_CASE("what is too large for an item or the store is refused and changes nothing") {
   constexpr std::size_t kOverhead = Store::kItemOverhead;
-  Store store({.item = 1000 + kOverhead, .run = 2000 + 2 * kOverhead, .total = 3000 + 3 * kOverhead});
+  Store store({.item = 1000 + kOverhead, .total = 2000 + 2 * kOverhead});
   const auto of = [](std::size_t size, char letter = 'v') { return std::string(size, letter); };
   CHECK(store.set("a/1", of(997)) == Outcome::kDone);
   CHECK(store.set("a/1", of(998)) == Outcome::kItemTooLarge);
   CHECK(store.get("a/1") == of(997));
   CHECK(store.set("a/2", of(997)) == Outcome::kDone);
-  CHECK(store.set("a/3", "") == Outcome::kRunFull);
-  CHECK_FALSE(store.get("a/3"));
-  CHECK(store.set("a/2", of(997, 'w')) == Outcome::kDone);  // in the other's place
-  CHECK(store.set("b/1", of(997)) == Outcome::kDone);
   CHECK(store.size() == store.limits().total);
+  CHECK(store.set("a/2", of(997, 'w')) == Outcome::kDone);  // in the other's place
   CHECK(store.set("c/1", "") == Outcome::kStoreFull);
   CHECK_FALSE(store.get("c/1"));
   CHECK(store.erase_all("a/1") == 1);
   CHECK(store.set("c/1", of(997)) == Outcome::kDone);
-  CHECK(store.erase_all("c/") + store.erase_all("b/") + store.erase_all("a") == 3);
+  CHECK(store.erase_all("c/") + store.erase_all("a") == 2);
   CHECK(store.size() == 0);
   CHECK(store.set("a/1", of(997)) == Outcome::kDone);
   CHECK(store.set("a/2", of(997)) == Outcome::kDone);
@@ -117,7 +114,7 @@ TEST_CASE("who waits for a key that does not fit goes on waiting") {
 }
 
 TEST_CASE("a key that could not be set is not waited for") {
-  const KeyValueStore store({.item = 1000, .run = 10000, .total = 10000});
+  const KeyValueStore store({.item = 1000, .total = 10000});
   CHECK(store.fits(std::string(1000 - KeyValueStore::kItemOverhead, 'x')));
   CHECK(!store.fits(std::string(1001 - KeyValueStore::kItemOverhead, 'x')));
 }

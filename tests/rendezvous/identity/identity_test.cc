@@ -9,14 +9,9 @@
 
 #include <memory>
 #include <string>
-#include <vector>
-
-#include "rendezvous/identity/scoped_token.h"
 
 namespace dtrun::rendezvous {
 namespace {
-
-constexpr std::int64_t kFuture = 4102444800;  // 2100
 
 using Context = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
 using Session = std::unique_ptr<SSL, decltype(&SSL_free)>;
@@ -120,17 +115,17 @@ TEST_CASE(
 }
 
 // `identity`'s certificate as an authority: one that it has signed for another process, and the chain to it.
-Context context_of_a_guest(const Identity& identity) {
+Context context_of_a_third(const Identity& identity) {
   const auto member = read<X509>(identity.certificate, PEM_read_bio_X509, X509_free);
   const auto signer = read<EVP_PKEY>(identity.private_key, PEM_read_bio_PrivateKey, EVP_PKEY_free);
   const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> own(EVP_EC_gen("P-256"), EVP_PKEY_free);
-  const std::unique_ptr<X509, decltype(&X509_free)> guest(X509_dup(member.get()), X509_free);
-  REQUIRE(X509_set_issuer_name(guest.get(), X509_get_subject_name(member.get())) == 1);
-  REQUIRE(ASN1_INTEGER_set(X509_get_serialNumber(guest.get()), 7) == 1);
-  REQUIRE(X509_set_pubkey(guest.get(), own.get()) == 1);
-  REQUIRE(X509_sign(guest.get(), signer.get(), EVP_sha256()) > 0);
+  const std::unique_ptr<X509, decltype(&X509_free)> third(X509_dup(member.get()), X509_free);
+  REQUIRE(X509_set_issuer_name(third.get(), X509_get_subject_name(member.get())) == 1);
+  REQUIRE(ASN1_INTEGER_set(X509_get_serialNumber(third.get()), 7) == 1);
+  REQUIRE(X509_set_pubkey(third.get(), own.get()) == 1);
+  REQUIRE(X509_sign(third.get(), signer.get(), EVP_sha256()) > 0);
   Context context = context_of(identity, TLS_client_method());
-  REQUIRE(SSL_CTX_use_certificate(context.get(), guest.get()) == 1);
+  REQUIRE(SSL_CTX_use_certificate(context.get(), third.get()) == 1);
   REQUIRE(SSL_CTX_use_PrivateKey(context.get(), own.get()) == 1);
   REQUIRE(SSL_CTX_add1_chain_cert(context.get(), member.get()) == 1);
   return context;
@@ -139,51 +134,7 @@ Context context_of_a_guest(const Identity& identity) {
 TEST_CASE("a certificate of the job cannot make others") {
   const JobKey key = JobKey::random();
   const Identity member = make_identity(key);
-  CHECK(!shake_hands(context_of_a_guest(member), make_identity(key)));
-}
-
-TEST_CASE("who has a scoped token comes in as a client and cannot pose as a member") {
-  const JobKey key = JobKey::random();
-  const Identity member = make_identity(key), token = ScopedToken::issue(key, "dtrun", kFuture).identity();
-  CHECK(shake_hands(token, make_identity_of_store(key)));
-  CHECK(shake_hands(member, make_identity_of_store(key)));
-  CHECK(!shake_hands(token, member));  // a coordinator of the same user's
-  CHECK(!shake_hands(token, make_identity_of_store(JobKey::random())));
-  CHECK(!shake_hands(member, token));
-  CHECK(!shake_hands(token, token));
-  // Not only by its name: no other than the members' would do.
-  CHECK(!shake_hands(context_of(member, TLS_client_method()), token, nullptr, ""));
-  CHECK(shake_hands(context_of(member, TLS_client_method()), member, nullptr, ""));
-  // Not only by its authority: even to a client that trusts the scoped tokens' too, as a store does, it is no
-  // server.
-  const Identity store = make_identity_of_store(key);
-  CHECK(!shake_hands(context_of(store, TLS_client_method()), token, nullptr, ""));
-  CHECK(shake_hands(context_of(store, TLS_client_method()), store, nullptr, ""));
-}
-
-TEST_CASE("who signs members and who signs scoped tokens have no key in common") {
-  const Identity store = make_identity_of_store(JobKey::random());
-  BIO* const roots = BIO_new_mem_buf(store.root.data(), static_cast<int>(store.root.size()));
-  std::vector<std::unique_ptr<X509, decltype(&X509_free)>> both;
-  while (X509* const root = PEM_read_bio_X509(roots, nullptr, nullptr, nullptr))
-    both.emplace_back(root, X509_free);
-  BIO_free(roots);
-  ERR_clear_error();
-  REQUIRE(both.size() == 2);
-  CHECK(EVP_PKEY_eq(X509_get0_pubkey(both[0].get()), X509_get0_pubkey(both[1].get())) != 1);
-}
-
-TEST_CASE("a scoped token whose time is over is refused in the handshake") {
-  const JobKey key = JobKey::random();
-  CHECK(!shake_hands(ScopedToken::issue(key, "job7", 1763899200).identity(), make_identity_of_store(key)));
-}
-
-TEST_CASE("a certificate tells when it ends") {
-  const JobKey key = JobKey::random();
-  CHECK(end_of_certificate(ScopedToken::issue(key, "job7", kFuture).identity().certificate) == kFuture);
-  CHECK(end_of_certificate(make_identity(key).certificate) == 253402300799);
-  CHECK(!end_of_certificate(""));
-  CHECK(!end_of_certificate("no certificate"));
+  CHECK(!shake_hands(context_of_a_third(member), make_identity(key)));
 }
 
 TEST_CASE("keys near the ends of the range give identities, too") {

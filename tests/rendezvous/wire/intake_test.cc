@@ -1,4 +1,4 @@
-// Messages of unauthenticated peers and of guests before they are used.
+// Messages from the network before they are used.
 #include "rendezvous/wire/intake.h"
 
 #include <doctest/doctest.h>
