@@ -5,7 +5,6 @@
 #include <grpcpp/security/credentials.h>
 #include <unistd.h>
 
-#include <ctime>
 #include <string>
 
 #include "rendezvous/identity/identity.h"
@@ -35,7 +34,7 @@ std::shared_ptr<grpc::Channel> open_channel(const Dialled& dialled, int port,
   ssl.pem_root_certs = identity.root;
   ssl.pem_private_key = identity.private_key;
   ssl.pem_cert_chain = identity.certificate;
-  arguments.SetSslTargetNameOverride(member_name(*key, std::time(nullptr)));
+  arguments.SetSslTargetNameOverride(kCertifiedName);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 #include <memory>
 
 #include "rendezvous/identity/identity.h"
@@ -53,8 +52,8 @@ class NoPipeSignal {
 };
 
 // The issuer of the certificate that the server shows; nothing if it shows none.
-std::optional<std::string> issuer_at(const std::string& host, int port, const std::optional<JobKey>& key,
-                                     std::chrono::milliseconds timeout, const Interrupt& interrupt) {
+std::optional<std::string> issuer_at(const std::string& host, int port, std::chrono::milliseconds timeout,
+                                     const Interrupt& interrupt) {
   const Dialled dialled = dial(host, port, timeout, interrupt);
   if (dialled.fd < 0) return std::nullopt;
   const NoPipeSignal quiet;
@@ -68,7 +67,6 @@ std::optional<std::string> issuer_at(const std::string& host, int port, const st
     static constexpr unsigned char kProtocols[] = {2, 'h', '2'};
     SSL_set_alpn_protos(session.get(), kProtocols, sizeof kProtocols);
     SSL_set_fd(session.get(), dialled.fd);
-    if (key) SSL_set_tlsext_host_name(session.get(), member_name(*key, std::time(nullptr)).c_str());
     for (int result = SSL_connect(session.get()); result != 1; result = SSL_connect(session.get())) {
       const int error = SSL_get_error(session.get(), result);
       const bool waits = error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE;
@@ -101,7 +99,7 @@ Status compare_keys(const std::string& host, int port, const std::optional<JobKe
     return Status(kExitNoPermission, "the coordinator at " + endpoint_text(host, port) + " " + what);
   };
   if (unix_path(host)) return {};  // no key is asked for there
-  const std::optional<std::string> issuer = issuer_at(host, port, key, timeout, interrupt);
+  const std::optional<std::string> issuer = issuer_at(host, port, timeout, interrupt);
   if (!issuer) {
     if (!key || probe(host, port, timeout, interrupt) != ProbeAnswer::kHttp2) return {};
     return refused("takes anybody (--insecure), and this node has the job key " + key->fingerprint() +

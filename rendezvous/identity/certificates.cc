@@ -121,12 +121,11 @@ Authority authority_of(const JobKey& job) {
   return authority;
 }
 
-Certificate certificate_for(const Key& key, const std::string& host, const std::string& others,
-                            const Authority& authority) {
+Certificate certificate_for(const Key& key, const std::string& host, const Authority& authority) {
   Certificate leaf = certificate_of(key.get(), host, authority.name);
   X509* const root = authority.root.get();
   add_extension(leaf.get(), root, NID_key_usage, "critical,digitalSignature");
-  add_extension(leaf.get(), root, NID_subject_alt_name, others.c_str());
+  add_extension(leaf.get(), root, NID_subject_alt_name, ("DNS:" + host).c_str());
   sign(leaf, authority);
   return leaf;
 }

@@ -37,10 +37,8 @@ struct Authority {
 // The authority over holders of the key.
 Authority authority_of(const JobKey& job);
 
-// A process' certificate: it is shown as `host` or one of the names `others` ("DNS:a,DNS:b"), may sign in a
-// handshake, and nothing else.
-Certificate certificate_for(const Key& key, const std::string& host, const std::string& others,
-                            const Authority& authority);
+// A process' certificate, as of the host with this name: it may sign in a handshake, and nothing else.
+Certificate certificate_for(const Key& key, const std::string& host, const Authority& authority);
 
 std::string pem(X509* certificate);
 std::string pem(EVP_PKEY* key);

@@ -4,24 +4,14 @@
 #include <openssl/ec.h>
 #include <openssl/ssl.h>
 
-#include <algorithm>
-#include <array>
-#include <utility>
+#include <string_view>
 
-#include "proto/core/text.h"
 #include "rendezvous/identity/certificates.h"
 
 namespace dtrun::rendezvous {
 namespace {
 
 constexpr std::string_view kIssuer = "dtrun job ";
-constexpr std::int64_t kHour = 3600;  // seconds
-
-std::string name_of_hour(const JobKey& key, std::int64_t hour) {
-  std::array<unsigned char, 16> bytes{};
-  key.derive("member in hour " + std::to_string(hour), bytes.data(), bytes.size());
-  return hexadecimal(bytes) + ".member.dtrun";
-}
 
 }  // namespace
 
@@ -43,16 +33,6 @@ void set_up_tls() {
   check(done);
 }
 
-std::string member_name(const JobKey& key, std::int64_t now) { return name_of_hour(key, now / kHour); }
-
-bool MemberNames::contain(std::string_view name, std::int64_t now) {
-  const std::int64_t hour = now / kHour;
-  if (std::exchange(hour_, hour) != hour)
-    for (std::size_t i = 0; i < names_.size(); ++i)
-      names_[i] = name_of_hour(key_, hour - 1 + static_cast<int>(i));
-  return std::ranges::find(names_, name) != names_.end();
-}
-
 std::string issuer_of(const std::string& fingerprint) { return std::string(kIssuer) + fingerprint; }
 
 std::string fingerprint_in(const std::string& issuer) {
@@ -63,7 +43,7 @@ Identity make_identity(const JobKey& job) {
   const Authority authority = authority_of(job);
   const Key own(EVP_EC_gen("P-256"));
   check(own != nullptr);
-  const Certificate leaf = certificate_for(own, kCertifiedName, "DNS:dtrun,DNS:*.member.dtrun", authority);
+  const Certificate leaf = certificate_for(own, kCertifiedName, authority);
   return {.root = pem(authority.root.get()), .certificate = pem(leaf.get()), .private_key = pem(own.get())};
 }
 

@@ -3,10 +3,7 @@
 // distributed, no two processes share a private key, and the handshake of an unauthenticated peer fails.
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "rendezvous/identity/job_key.h"
 
@@ -14,23 +11,6 @@ namespace dtrun::rendezvous {
 
 // The host name in every certificate, which clients ask for: a peer is proven by the key, not by its address.
 inline constexpr const char* kCertifiedName = "dtrun";
-
-// The host name that holders of the key put into their hello, in the clear: 32 digits derived from the key
-// and the hour of the clock (`now`: seconds since 1970), and ".member.dtrun". It lets a gate tell members
-// from others before a handshake. A listener can replay it for some hours, but still fails in the handshake.
-std::string member_name(const JobKey& key, std::int64_t now);
-
-// The member names of this hour, the last and the next. One thread.
-class MemberNames {
- public:
-  explicit MemberNames(const JobKey& key) : key_(key) {}
-  bool contain(std::string_view name, std::int64_t now);
-
- private:
-  JobKey key_;
-  std::int64_t hour_ = -1;
-  std::array<std::string, 3> names_;
-};
 
 // Text in PEM. Certificates are valid from 2000 to 9999: hosts' clocks are not compared.
 struct Identity {

@@ -1,5 +1,5 @@
 // One thread waits (epoll) for the listeners, for connections that have not said hello, for those whose
-// handshake gRPC does, and for words of other threads. The pure queue is told of all of it, and says whose
+// handshake gRPC does, and for the first call of each. The pure queue is told of all of it, and says whose
 // turn it is and who goes.
 #include "rendezvous/server/gate.h"
 
@@ -18,18 +18,11 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <map>
-#include <mutex>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include "proto/base/any_address.h"
-#include "proto/core/millis.h"
-#include "rendezvous/core/admission/accept_queue.h"
-#include "rendezvous/core/admission/refused.h"
 #include "rendezvous/server/hello.h"
-#include "rendezvous/server/origin.h"
+#include "rendezvous/server/peer_name.h"
 #include "rendezvous/server/strand.h"
 #include "rendezvous/wire/convert.h"
 
@@ -43,12 +36,12 @@ constexpr Millis kNoFilesPause = 100, kFullPause = 10;
 // Accepted in a row before waiting connections are read: a hello that came with one is read before it is
 // closed.
 constexpr int kBatch = 16;
-// At most so much of a connection's first bytes is examined. A member's hello has some 300 bytes.
-constexpr std::size_t kLookedAt = 1024;
+// Of a `dtrun store`; an agent has as many (agent/system/resource_limits.cc).
+constexpr std::size_t kMostFiles = 512;
 
 std::size_t quarter_of_files() {
   rlimit limit{};
-  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur / 4 : 0;
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? std::min<std::size_t>(limit.rlim_cur / 4, kMostFiles) : 0;
 }
 
 int listen_on(const addrinfo& address) {
@@ -88,106 +81,68 @@ std::vector<int> listen_on_all(const std::string& address, int port) {
   return listeners;
 }
 
-class EpollGate final : public Gate {
- public:
-  EpollGate(std::vector<int> listeners, std::size_t files, IsMember is_member, TurnedAway turned_away)
-      : listeners_(std::move(listeners)),
-        port_(port_of(listeners_.front())),
-        epoll_(epoll_create1(EPOLL_CLOEXEC)),
-        wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-        queue_(AcceptQueue::Limits::within(files)),
-        is_member_(std::move(is_member)),
-        turned_away_(std::move(turned_away)) {
-    watch(wake_, kWake, EPOLLIN);
-  }
+}  // namespace
 
-  ~EpollGate() override {
-    close();
-    ::close(wake_);
-    ::close(epoll_);
-  }
+std::unique_ptr<Gate> Gate::open(const std::string& address, int port, std::optional<std::size_t> files,
+                                 TurnedAway turned_away) {
+  std::vector<int> listeners = listen_on_all(address, port);
+  if (listeners.empty()) return nullptr;
+  return std::unique_ptr<Gate>(
+      new Gate(std::move(listeners), files.value_or(quarter_of_files()), std::move(turned_away)));
+}
 
-  void close() override {
-    {
-      const std::lock_guard lock(mutex_);
-      ending_ = true;
-    }
-    eventfd_write(wake_, 1);
-    if (thread_.joinable()) thread_.join();
-    for (const auto& [id, connection] : connections_) ::close(connection.fd);
-    for (const int fd : listeners_) ::close(fd);
-    connections_.clear();
-    listeners_.clear();
-  }
+Gate::Gate(std::vector<int> listeners, std::size_t files, TurnedAway turned_away)
+    : listeners_(std::move(listeners)),
+      port_(port_of(listeners_.front())),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      queue_(AcceptQueue::Limits::within(files)),
+      turned_away_(std::move(turned_away)),
+      next_id_(kFirstConnection) {
+  watch(wake_, kWake, EPOLLIN);
+}
 
-  void start(HandOver hand_over) override {
-    hand_over_ = std::move(hand_over);
-    accept_again();
-    thread_ = std::thread([this] { run(); });
-  }
+Gate::~Gate() {
+  close();
+  ::close(wake_);
+  ::close(epoll_);
+}
 
-  int port() const override { return port_; }
-
-  void came_in(const std::string& peer) override {
+void Gate::close() {
+  {
     const std::lock_guard lock(mutex_);
-    came_in_.push_back(peer);
-    if (came_in_.size() == 1) eventfd_write(wake_, 1);
+    ending_ = true;
   }
+  eventfd_write(wake_, 1);
+  if (thread_.joinable()) thread_.join();
+  for (const auto& [id, connection] : connections_) ::close(connection.fd);
+  for (const int fd : listeners_) ::close(fd);
+  connections_.clear();
+  listeners_.clear();
+}
 
- private:
-  struct AcceptedSocket {
-    int fd = -1;  // once handed over: a second descriptor of it, which shows its end
-    Origin peer;
-  };
+void Gate::start(HandOver hand_over) {
+  hand_over_ = std::move(hand_over);
+  accept_again();
+  thread_ = std::thread([this] { run(); });
+}
 
-  void run();
-  void take(const std::string& peer);
-  void hang_up_on(std::uint64_t id);
-  void tell_of(const Origin& peer);
-  bool take_callers();
-  void accept_some(int listener);
-  void accept_again();
-  void pause_accepting(Millis time);
-  void look_at(std::uint64_t id, std::uint32_t events);
-  void hand_over_next();
-  void let_go(std::uint64_t id);
-  void watch(int fd, std::uint64_t mark, std::uint32_t events) const {
-    epoll_event event{.events = events, .data = {.u64 = mark}};
-    epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
-  }
+void Gate::came_in(const std::string& peer) {
+  const std::lock_guard lock(mutex_);
+  came_in_.push_back(peer);
+  if (came_in_.size() == 1) eventfd_write(wake_, 1);
+}
 
-  std::vector<int> listeners_;
-  const int port_, epoll_, wake_;
-  HandOver hand_over_;
-  std::thread thread_;
+void Gate::watch(int fd, std::uint64_t mark, std::uint32_t events) const {
+  epoll_event event{.events = events, .data = {.u64 = mark}};
+  epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
+}
 
-  std::mutex mutex_;  // guards the next two
-  std::vector<std::string> came_in_;
-  bool ending_ = false;
-
-  // The thread's.
-  AcceptQueue queue_;
-  std::map<std::uint64_t, AcceptedSocket> connections_;
-  std::map<std::string, std::uint64_t> handed_over_;  // by the peer's name
-  const IsMember is_member_;
-  const TurnedAway turned_away_;
-  Refused refused_;
-  std::uint64_t next_id_ = kFirstConnection;
-  Millis accept_at_ = kNever;  // when to go on, after a pause
-};
-
-void EpollGate::run() {
+void Gate::run() {
   std::array<epoll_event, 256> events{};
   while (take_callers()) {
+    take_turn();
     const Millis now = steady_now();
-    for (const std::uint64_t id : queue_.take_expired(now)) let_go(id);
-    for (auto known = handed_over_.begin(); known != handed_over_.end();) {
-      const std::uint64_t id = (known++)->second;
-      // Its time to prove is over: it has shown its certificate, but makes no call, since gRPC has closed all
-      // others by now.
-      if (!queue_.is_handshaking(id)) hang_up_on(id);
-    }
-    hand_over_next();
     if (now >= accept_at_) accept_again();
     const Millis deadline = std::min(queue_.next_deadline(now), accept_at_);
     const int timeout = deadline == kNever ? -1 : static_cast<int>(std::max<Millis>(0, deadline - now));
@@ -203,7 +158,7 @@ void EpollGate::run() {
 }
 
 // False at the end.
-bool EpollGate::take_callers() {
+bool Gate::take_callers() {
   eventfd_t ignored = 0;
   eventfd_read(wake_, &ignored);
   std::vector<std::string> peers;
@@ -212,32 +167,25 @@ bool EpollGate::take_callers() {
     if (ending_) return false;
     peers.swap(came_in_);
   }
-  for (const std::string& peer : peers) take(peer);
+  for (const std::string& peer : peers) {
+    const auto known = handed_over_.find(peer);
+    if (known == handed_over_.end()) continue;
+    queue_.proven(known->second);
+    refused_.came_in(address_of_peer(peer));
+    let_go(known->second);
+  }
   return true;
 }
 
-void EpollGate::take(const std::string& peer) {
-  const auto known = handed_over_.find(peer);
-  if (known == handed_over_.end()) return;
-  queue_.proven(known->second);
-  refused_.came_in(address_of_peer(peer));
-  let_go(known->second);
+void Gate::take_turn() {
+  const AcceptQueue::Turn turn = queue_.take_turn(steady_now());
+  for (const std::uint64_t id : turn.close) hang_up_on(id);
+  for (const std::uint64_t id : turn.begin) hand_over(id);
 }
 
-// Its other descriptor is gRPC's, which sees the end: at once, and not behind all calls that wait to be read.
-void EpollGate::hang_up_on(std::uint64_t id) {
-  const auto found = connections_.find(id);
-  if (found != connections_.end()) {
-    shutdown(found->second.fd, SHUT_RDWR);
-    while (recv(found->second.fd, nullptr, 1 << 20, MSG_DONTWAIT | MSG_TRUNC) > 0) {
-    }
-  }
-  let_go(id);
-}
-
-void EpollGate::accept_some(int listener) {
+void Gate::accept_some(int listener) {
   for (int i = 0; i < kBatch; ++i) {
-    if (queue_.is_full(steady_now())) return pause_accepting(kFullPause);
+    if (queue_.is_full()) return pause_accepting(kFullPause);
     sockaddr_storage from{};
     socklen_t size = sizeof from;
     const int fd = accept4(listener, reinterpret_cast<sockaddr*>(&from), &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -247,90 +195,76 @@ void EpollGate::accept_some(int listener) {
       return;
     }
     const std::uint64_t id = next_id_++;
-    const AcceptedSocket& connection =
-        connections_.emplace(id, AcceptedSocket{.fd = fd, .peer = origin_of(from)}).first->second;
-    if (const auto goes = queue_.arrived(id, connection.peer.source, steady_now())) let_go(*goes);
+    connections_.emplace(id, AcceptedSocket{.fd = fd, .peer = peer_name(from)});
+    if (const auto goes = queue_.arrived(id, steady_now())) let_go(*goes);
     watch(fd, id, EPOLLIN | EPOLLRDHUP | EPOLLET);
   }
 }
 
-void EpollGate::accept_again() {
+void Gate::accept_again() {
   accept_at_ = kNever;
   for (std::size_t i = 0; i < listeners_.size(); ++i) watch(listeners_[i], kFirstListener + i, EPOLLIN);
 }
 
-void EpollGate::pause_accepting(Millis time) {
+void Gate::pause_accepting(Millis time) {
   accept_at_ = steady_now() + time;
   for (const int fd : listeners_) epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
 }
 
-void EpollGate::look_at(std::uint64_t id, std::uint32_t events) {
+void Gate::look_at(std::uint64_t id, std::uint32_t events) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
-  const int fd = found->second.fd;
+  const auto& [fd, peer] = found->second;
   if (queue_.is_handshaking(id)) {
     if ((events & (EPOLLHUP | EPOLLERR)) == 0) return;
-    tell_of(found->second.peer);
-    queue_.failed(id, steady_now());
+    const std::string address = address_of_peer(peer);
+    if (turned_away_ && refused_.failed(address, steady_now())) turned_away_(address);
+    queue_.failed(id);
     return let_go(id);
   }
-  std::array<unsigned char, kLookedAt> first{};
+  std::array<unsigned char, kGreetingBytes> first{};
   int available = 0;
   ioctl(fd, FIONREAD, &available);
-  const ssize_t peeked = available > 0 ? recv(fd, first.data(), first.size(), MSG_PEEK) : 0;
-  const auto got = static_cast<std::size_t>(std::max<ssize_t>(0, peeked));
-  const Greeting greeting =
-      greeting_of(first.data(), got < kGreetingBytes ? static_cast<int>(got) : available);
+  if (available > 0 && recv(fd, first.data(), first.size(), MSG_PEEK) < 0) available = 0;
+  const Greeting greeting = greeting_of(first.data(), available);
   const bool gone = (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
   if (gone || greeting == Greeting::kOther) {
     queue_.left(id);
     return let_go(id);
   }
-  if (greeting != Greeting::kHello) return;
-  const auto name = server_name_in({first.data(), got});
-  queue_.greeted(id, name && is_member_ && is_member_(*name), steady_now());
+  if (greeting == Greeting::kHello) queue_.greeted(id);
 }
 
-void EpollGate::tell_of(const Origin& peer) {
-  const std::string address = address_of_peer(peer.name);
-  if (turned_away_ && refused_.failed(address, steady_now())) turned_away_(address);
-}
-
-void EpollGate::hand_over_next() {
-  for (const std::uint64_t id : queue_.take_next(steady_now())) {
-    AcceptedSocket& connection = connections_.at(id);
-    const int fd = connection.fd;
-    connection.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
-    if (connection.fd < 0) {
-      queue_.failed(id, steady_now());
-      connections_.erase(id);
-      ::close(fd);
-      continue;
-    }
-    watch(connection.fd, id, EPOLLET);
-    handed_over_[connection.peer.name] = id;
-    hand_over_(fd);
+void Gate::hand_over(std::uint64_t id) {
+  AcceptedSocket& connection = connections_.at(id);
+  const int fd = connection.fd;
+  connection.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
+  if (connection.fd < 0) {
+    queue_.failed(id);
+    connections_.erase(id);
+    ::close(fd);
+    return;
   }
+  watch(connection.fd, id, EPOLLET);
+  handed_over_[connection.peer] = id;
+  hand_over_(fd);
 }
 
-void EpollGate::let_go(std::uint64_t id) {
+// Once it was handed over, gRPC sees the end on its own descriptor.
+void Gate::hang_up_on(std::uint64_t id) {
+  const auto found = connections_.find(id);
+  if (found != connections_.end()) shutdown(found->second.fd, SHUT_RDWR);
+  let_go(id);
+}
+
+void Gate::let_go(std::uint64_t id) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
   ::close(found->second.fd);
-  const auto known = handed_over_.find(found->second.peer.name);
+  const auto known = handed_over_.find(found->second.peer);
   if (known != handed_over_.end() && known->second == id) handed_over_.erase(known);
   connections_.erase(found);
-}
-
-}  // namespace
-
-std::unique_ptr<Gate> Gate::open(const std::string& address, int port, std::optional<std::size_t> files,
-                                 IsMember is_member, TurnedAway turned_away) {
-  std::vector<int> listeners = listen_on_all(address, port);
-  if (listeners.empty()) return nullptr;
-  return std::make_unique<EpollGate>(std::move(listeners), files.value_or(quarter_of_files()),
-                                     std::move(is_member), std::move(turned_away));
 }
 
 }  // namespace dtrun::rendezvous

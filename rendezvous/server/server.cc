@@ -15,7 +15,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <ctime>
 #include <future>
 #include <vector>
 
@@ -47,8 +46,9 @@ KeyValueStore::Limits limits_of(const ServerOptions& options) {
   return limits;
 }
 
-// The wait for an unauthenticated peer that sends nothing.
+// The gate then closes those that have ended their handshake and make no call.
 constexpr int kHandshakeMs = 5000;
+static_assert(kHandshakeMs < AcceptQueue::kToProve);
 
 std::shared_ptr<grpc::ServerCredentials> credentials_of(const JobKey& key) {
   set_up_tls();
@@ -107,12 +107,8 @@ class GrpcServer final : public Server {
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
     std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
     if (options.key && !unix_path(options.bind_address)) {
-      gate_ = Gate::open(
-          options.bind_address, options.port, options.unauthenticated_files,
-          [names = MemberNames(*options.key)](const std::string& name) mutable {
-            return names.contain(name, std::time(nullptr));
-          },
-          options.turned_away);
+      gate_ =
+          Gate::open(options.bind_address, options.port, options.unauthenticated_files, options.turned_away);
       if (!gate_) return false;
       std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> watches;
       watches.push_back(std::make_unique<CallWatch>(*gate_));

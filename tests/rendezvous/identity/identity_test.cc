@@ -45,11 +45,11 @@ Context context_of(const Identity& identity, const SSL_METHOD* method) {
 
 // Whether both sides are content; *issuer: of the server's certificate, as the client sees it.
 bool shake_hands(const Context& client_context, const Identity& server_identity,
-                 std::string* issuer = nullptr, const char* name = kCertifiedName) {
+                 std::string* issuer = nullptr) {
   const Context server_context = context_of(server_identity, TLS_server_method());
   const Session client(SSL_new(client_context.get()), SSL_free);
   const Session server(SSL_new(server_context.get()), SSL_free);
-  if (*name != '\0') SSL_set1_host(client.get(), name);
+  SSL_set1_host(client.get(), kCertifiedName);
   BIO *here = nullptr, *there = nullptr;
   REQUIRE(BIO_new_bio_pair(&here, 0, &there, 0) == 1);
   SSL_set_bio(client.get(), here, here);
@@ -96,22 +96,6 @@ TEST_CASE("another key is refused on both sides, and told by its fingerprint") {
   CHECK(shake_hands(one, make_identity(key), &issuer));
   CHECK(fingerprint_in(issuer) == key.fingerprint());
   CHECK(fingerprint_in("Let's Encrypt") == "");
-}
-
-TEST_CASE(
-    "a member asks for a name that only who has the key can tell, in the hour of its clock and those beside "
-    "it") {
-  const JobKey key = JobKey::random();
-  constexpr std::int64_t kNow = 1'800'000'000, kHour = 3600;
-  const std::string name = member_name(key, kNow);
-  CHECK(shake_hands(context_of(make_identity(key), TLS_client_method()), make_identity(key), nullptr,
-                    name.c_str()));
-  MemberNames known(key), of_another(JobKey::random());
-  for (const std::int64_t off : {-kHour, std::int64_t{0}, kHour}) CHECK(known.contain(name, kNow + off));
-  for (const std::int64_t off : {-2 * kHour, 2 * kHour}) CHECK(!known.contain(name, kNow + off));
-  CHECK(!of_another.contain(name, kNow));
-  CHECK(!known.contain(kCertifiedName, kNow));
-  CHECK(!known.contain("", kNow));
 }
 
 // `identity`'s certificate as an authority: one that it has signed for another process, and the chain to it.
