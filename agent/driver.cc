@@ -419,8 +419,6 @@ void Driver::act(const action::TellVerdict& a) {
                            {"rank", a.verdict.rank >= 0 ? EventLog::Value(a.verdict.rank) : nullptr},
                            {"cause", a.verdict.cause},
                            {"loss", a.verdict.loss},
-                           {"serious", a.verdict.serious},
-                           {"step", a.verdict.step},
                            {"text", a.verdict.text}});
 }
 

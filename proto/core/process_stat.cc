@@ -8,14 +8,12 @@ namespace dtrun {
 
 // "PID (name) S PPID PGRP SESSION TTY TPGID FLAGS MINFLT CMINFLT MAJFLT CMAJFLT UTIME STIME CUTIME CSTIME
 // PRIORITY NICE THREADS ITREAL START VSIZE RSS …": the name may hold spaces and parentheses, so the last ")"
-// ends it. Some of the 14 numbers behind RSS need 64 bits without a sign; PROCESSOR follows.
+// ends it.
 std::optional<ProcessStat> parse_stat(const std::string& text) {
-  constexpr int kBetween = 14;
   const std::size_t open = text.find('('), close = text.rfind(')');
   if (open == std::string::npos || close == std::string::npos || close < open) return std::nullopt;
   ProcessStat stat;
   stat.pid = std::atoi(text.c_str());
-  stat.name = text.substr(open + 1, close - open - 1);
   std::istringstream rest(text.substr(close + 1));
   rest >> stat.state;
   std::array<std::int64_t, 21> numbers{};  // from PPID on
@@ -30,9 +28,6 @@ std::optional<ProcessStat> parse_stat(const std::string& text) {
   stat.start_ticks = numbers[18];
   stat.virtual_bytes = numbers[19];
   stat.resident_pages = numbers[20];
-  std::string skipped;
-  for (int i = 0; i < kBetween; ++i) rest >> skipped;
-  if (int processor = -1; rest >> processor) stat.processor = processor;
   return stat;
 }
 

@@ -11,7 +11,6 @@ struct ProcessStat {
   int pid = 0;
   int parent = 0;
   int group = 0;
-  std::string name;            // at most 15 characters, any bytes
   char state = '?';            // R, S, D, T, Z…
   std::int64_t own_ticks = 0;  // user and system time
   // These two of it and of its children that it waited for.
@@ -21,7 +20,6 @@ struct ProcessStat {
   std::int64_t start_ticks = 0;  // since the system's start
   std::int64_t virtual_bytes = 0;
   std::int64_t resident_pages = 0;
-  int processor = -1;  // that it ran on last; -1: not told
 };
 
 // Nothing if `text` is no such line.

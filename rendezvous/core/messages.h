@@ -129,28 +129,16 @@ struct Join {
 
   bool operator==(const Join&) const = default;
 };
-// Of the processes that are no workers of the job's node, the one that has used most of the cores of one of
-// late.
-struct Neighbour {
-  int pid = 0;
-  std::string name;
-  double cpus = 0;  // processor time per time
-
-  bool operator==(const Neighbour&) const = default;
-};
 // The kernel's account of a worker, of any program, and of all its descendants, since it began.
 struct WorkerUsage {
-  double cpu = 0;                           // seconds, as are these two
-  double cpu_wait = 0;                      // its threads were ready to run, and had no CPU
-  double throttled = 0;                     // its control group had used up its quota
-  std::int64_t major_faults = 0;            // pages that had to be read from a disk
-  std::int64_t read_bytes = 0;              // by system calls, from anywhere
-  std::int64_t written_bytes = 0;           // likewise
-  std::int64_t resident_bytes = 0;          // now
-  double output_age = 0;                    // seconds since it wrote a line last, or began
-  double stopped = 0;                       // seconds: by a signal, or a debugger
-  std::optional<Neighbour> neighbour = {};  // none: no other program is known to use its cores
-  std::string last_line = {};               // that it wrote, cut; empty: none
+  double cpu = 0;                   // seconds, as is the next
+  double cpu_wait = 0;              // its threads were ready to run, and had no CPU
+  std::int64_t major_faults = 0;    // pages that had to be read from a disk
+  std::int64_t read_bytes = 0;      // by system calls, from anywhere
+  std::int64_t written_bytes = 0;   // likewise
+  std::int64_t resident_bytes = 0;  // now
+  double output_age = 0;            // seconds since it wrote a line last, or began
+  std::string last_line = {};       // that it wrote, cut; empty: none
 
   bool operator==(const WorkerUsage&) const = default;
 };
@@ -366,16 +354,12 @@ struct Hang {
 // The worker that slows the run, and why (observe/straggler.h).
 struct Verdict {
   std::string text;   // one sentence; empty: none does any more
-  int rank = -1;      // -1: no worker is slow, but the network
+  int rank = -1;      // -1: of no worker
   std::string cause;  // a word for programs: docs/status.md
-  double loss = 0;    // share of a step that it costs all, 0..1; 0: not known
-  bool serious = false;
-  std::int64_t step = 0;  // in which it did so once; 0: it does so for long
+  double loss = 0;    // share of a step that it costs all, 0..1
 
   bool operator==(const Verdict&) const = default;
 };
-// The cause of a verdict that is of no rank and no network: people need not be told of it.
-inline constexpr char kCommunication[] = "communication";
 // The coordinator's last word on a job.
 struct JobEnd {
   int exit_code = 0;

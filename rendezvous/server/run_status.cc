@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "proto/wire/training.h"
-#include "rendezvous/core/observe/slow_rank.h"
+#include "rendezvous/core/observe/straggler.h"
 #include "rendezvous/wire/convert.h"
 
 namespace dtrun::rendezvous {

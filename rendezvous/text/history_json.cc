@@ -1,6 +1,6 @@
 #include "rendezvous/text/history_json.h"
 
-#include "rendezvous/core/observe/slow_rank.h"
+#include "rendezvous/core/observe/straggler.h"
 
 namespace dtrun::rendezvous {
 namespace {

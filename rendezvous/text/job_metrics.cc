@@ -70,9 +70,6 @@ constexpr WorkerCounter<v1::WorkerUsage> kOfProcess[] = {
     {"dtrun_worker_cpu_wait_seconds_total", "", "",
      "Time that its threads were ready to run and had no processor.",
      [](const v1::WorkerUsage& usage) { return usage.cpu_wait(); }},
-    {"dtrun_worker_cpu_throttled_seconds_total", "", "",
-     "Time that its control group's quota kept it from running.",
-     [](const v1::WorkerUsage& usage) { return usage.throttled(); }},
     {"dtrun_worker_major_faults_total", "", "", "Pages that had to be read from a disk for a worker.",
      [](const v1::WorkerUsage& usage) { return static_cast<double>(usage.major_faults()); }},
     {kIo, "direction", "read", kIoHelp,
@@ -285,14 +282,11 @@ class JobMetrics::RunWriter {
   }
 
   void write_verdict() {
-    const bool slow = status_.has_verdict() && !status_.verdict().text().empty() &&
-                      status_.verdict().cause() != kCommunication;
-    add("dtrun_straggler_loss_ratio", kGauge,
-        "Share of a step that one slow worker, or the network, costs all.",
+    const bool slow = status_.has_verdict() && !status_.verdict().text().empty();
+    add("dtrun_straggler_loss_ratio", kGauge, "Share of a step that one slow worker costs all.",
         slow ? status_.verdict().loss() : 0);
     if (slow)
-      add("dtrun_worker_straggler", kGauge,
-          "1 for the worker that slows the job down; rank -1: the network does.", 1,
+      add("dtrun_worker_straggler", kGauge, "1 for the worker that slows the job down.", 1,
           label_text(
               {{"rank", std::to_string(status_.verdict().rank())}, {"cause", status_.verdict().cause()}}));
   }

@@ -57,7 +57,7 @@ class JobMetrics {
     std::int64_t steps = 0;
     int pid = 0;
     std::array<Rising, 7> of_generation;
-    std::array<Rising, 6> of_process;
+    std::array<Rising, 5> of_process;
   };
   struct Run {
     std::int64_t generation = 0;

@@ -23,9 +23,8 @@ namespace rendezvous {
 
 DTRUN_JSON_KNOWN(FailureCounts, exit, signal, out_of_memory, hung, node_lost)
 DTRUN_JSON_KNOWN(GpuUse, number, utilization, memory_used, memory_total, temperature, power, throttled)
-DTRUN_JSON_KNOWN(Neighbour, pid, name, cpus)
-DTRUN_JSON_KNOWN(WorkerUsage, cpu, cpu_wait, throttled, stopped, major_faults, read_bytes, written_bytes,
-                 resident_bytes, output_age, last_line, neighbour)
+DTRUN_JSON_KNOWN(WorkerUsage, cpu, cpu_wait, major_faults, read_bytes, written_bytes, resident_bytes,
+                 output_age, last_line)
 
 namespace {
 
@@ -197,7 +196,6 @@ Json json_of(const Checkpoints& checkpoints) {
 
 Json json_of(WorkerUsage usage) {
   usage.last_line = printable_line(usage.last_line);
-  if (usage.neighbour) usage.neighbour->name = printable_line(usage.neighbour->name);
   return usage;
 }
 

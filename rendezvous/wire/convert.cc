@@ -131,7 +131,7 @@ DTRUN_WIRE(LocationGroup, v1::LocationGroup, ranks, where, more)
 
 DTRUN_WIRE(Hang, v1::Hang, ranks, what, places, more, suspects, verdict)
 
-DTRUN_WIRE(Verdict, v1::Verdict, text, rank, cause, loss, serious, step)
+DTRUN_WIRE(Verdict, v1::Verdict, text, rank, cause, loss)
 
 DTRUN_WIRE(JobEnd, v1::JobEnd, exit_code, reason, first_failure, followers, more_followers, restart_count,
            membership_changes, hang, goodput, verdict)

@@ -27,9 +27,6 @@ void to_wire(const Goodput& goodput, v1::Goodput* wire);
 Join from_wire(const v1::Join& wire);
 void to_wire(const Join& join, v1::Join* wire);
 
-Neighbour from_wire(const v1::Neighbour& wire);
-void to_wire(const Neighbour& neighbour, v1::Neighbour* wire);
-
 WorkerUsage from_wire(const v1::WorkerUsage& wire);
 void to_wire(const WorkerUsage& usage, v1::WorkerUsage* wire);
 

@@ -5,10 +5,8 @@
 
 namespace dtrun::rendezvous {
 
-DTRUN_WIRE(Neighbour, v1::Neighbour, pid, name, cpus)
-
-DTRUN_WIRE(WorkerUsage, v1::WorkerUsage, cpu, cpu_wait, throttled, major_faults, read_bytes, written_bytes,
-           resident_bytes, output_age, stopped, neighbour, last_line)
+DTRUN_WIRE(WorkerUsage, v1::WorkerUsage, cpu, cpu_wait, major_faults, read_bytes, written_bytes,
+           resident_bytes, output_age, last_line)
 
 DTRUN_WIRE(GpuUse, v1::GpuUse, number, utilization, memory_used, memory_total, temperature, power, throttled)
 

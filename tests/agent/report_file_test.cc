@@ -17,8 +17,7 @@ EndedJob some_job() {
               .membership_changes = 4,
               .goodput = {.training = 12.5, .down = 3, .steps_redone = 7},
               .verdict =
-                  rendezvous::Verdict{
-                      .text = "rank 3 is slow", .rank = 3, .cause = "data", .loss = 0.25, .serious = true}},
+                  rendezvous::Verdict{.text = "rank 3 is slow", .rank = 3, .cause = "data", .loss = 0.25}},
       .generation = 5,
       .world_size = 6,
       .min_nodes = 1,

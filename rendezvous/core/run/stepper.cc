@@ -130,15 +130,15 @@ void Stepper::compare_workers(const Heartbeat& heartbeat) {
     return node == membership.nodes.end() ? std::string()
                                           : printable_line(shortened(node->host, kLongestHost));
   };
-  const bool tells_steps = s_.settings->command.empty();  // the built-in trainer does, from its first step on
   for (const WorkerReport& report : heartbeat.workers) {
-    if (tells_steps && !report.times) continue;
+    if (!report.times) continue;
     const std::int64_t windows = s_.stragglers.windows();
-    const auto news = s_.stragglers.take(report.rank, membership.world_size, report, turn_.now(), host_of);
+    const auto news =
+        s_.stragglers.take(report.rank, membership.world_size, *report.times, host_of, turn_.now());
     if (s_.stragglers.windows() > windows)
       s_.history.add_column(s_.stragglers.ratios(), s_.generation, turn_.now());
     if (!news) continue;
-    if (!news->text.empty() && news->step == 0) s_.verdict = news;
+    if (!news->text.empty()) s_.verdict = news;
     s_.history.tell("straggler", news->text, s_.generation, turn_.now());
     for (const auto& [id, member] : s_.members) turn_.say(id, *news);
   }

@@ -107,7 +107,6 @@ function showHead(run) {
   const verdict = find("verdict");
   verdict.hidden = !run.verdict;
   verdict.textContent = run.verdict ? "▲ " + run.verdict.text : "";
-  verdict.className = run.verdict && run.verdict.serious ? "serious" : "";
 }
 
 // `entries`: [name, value, format].

@@ -91,7 +91,7 @@ function showRank(run, worker) {
     ["step", worker.step || null, whole.format], ["own time by the usual", worker.own_time_ratio, ratioText],
     ...PARTS.map(part => [(part === "wait_peers" ? "waiting" : part) + ", of a step", look.ofStep(part),
                           value => (1000 * value).toFixed(1) + " ms"]),
-    total("cpu", seconds), ["ready, no CPU", usage.cpu_wait, seconds], total("throttled", seconds),
+    total("cpu", seconds), ["ready, no CPU", usage.cpu_wait, seconds],
     total("major faults", whole.format), total("read bytes", bytes), total("written bytes", bytes), ["memory", usage.resident_bytes, bytes],
     ["last output", usage.output_age, value => duration(value) + " ago"], ["its last line", usage.last_line, String]]);
   const peer = waits && (waits.rank === null ? "all others" : "rank " + waits.rank);

@@ -140,7 +140,6 @@ TEST_CASE("every field of every message is a field of its struct, there and back
   check_round_trip<training::StepDurations>();
   check_round_trip<training::Checkpoints>();
   check_round_trip<v1::FailureCounts>();
-  check_round_trip<v1::Neighbour>();
   check_round_trip<v1::WorkerUsage>();
   check_round_trip<v1::GpuUse>();
   check_round_trip<v1::WorkerReport>();
