@@ -102,6 +102,7 @@ TEST_CASE("with a teacher and rounded weights any number of ranks trains to the 
     taught.train.bf16 = false, taught.train.logging_steps = 1;
     taught.train.quantize_aware = Quantization::kQ4_0;
     taught.train.distill_from = teacher.output_dir;
+    taught.train.distill_alpha = 0.9;
     return taught;
   };
   const JobConfig alone = config("alone"), together = config("together"), cpu = config("cpu");
