@@ -222,7 +222,6 @@ TEST_CASE_FIXTURE(Shell, "a subcommand's options, their values and its argument 
   CHECK(complete({"help", "--format", "man", "st"}) == Words{"store", "status", "stop"});
   CHECK(complete({"help", "con"}) == Words{"config"});
   CHECK(complete({"completion", ""}) == Words{"bash", "zsh", "fish", "tcsh"});
-  CHECK(complete({"store", ""}) == Words{"token"});
   CHECK(complete({"gpus", ""}).empty());
 }
 
