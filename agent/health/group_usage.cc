@@ -5,7 +5,6 @@
 
 #include <cstdlib>
 #include <string>
-#include <utility>
 
 #include "proto/base/text_in.h"
 
@@ -33,9 +32,8 @@ ProcessTable all_processes() {
   if (proc == nullptr) return table;
   while (const dirent* entry = readdir(proc)) {
     if (std::atoi(entry->d_name) <= 0) continue;
-    if (auto stat = parse_stat(text_in("/proc/" + std::string(entry->d_name) + "/stat"))) {
-      table[stat->pid] = std::move(*stat);
-    }
+    if (const auto stat = parse_stat(text_in("/proc/" + std::string(entry->d_name) + "/stat")))
+      table[stat->pid] = *stat;
   }
   closedir(proc);
   return table;
