@@ -218,6 +218,8 @@ TEST_CASE("a rank that is gone is noticed by ranks with odd numbers, and is sile
     const auto end = std::chrono::steady_clock::now() + 200ms;
     while (std::chrono::steady_clock::now() < end) me.must(me.still_works());
     states[static_cast<std::size_t>(me.rank)] = settled(me.comm);
+    me.abort();
+    me.sync();  // while there is what it writes to
   });
   CHECK(states == std::vector{ncclSuccess, ncclRemoteError, ncclSuccess});
 }
@@ -237,7 +239,8 @@ TEST_CASE("sizes that differ are an error that names both, and the operation doe
     me.must(state == ncclInvalidUsage);
     me.must(
         std::string(ncclGetLastError(me.comm)).ends_with("bytes from rank 0 in its group 1, which sends 8"));
-    me.abort();  // while there is what it writes to
+    me.abort();
+    me.sync();  // while there is what it writes to
   });
 }
 
