@@ -1,7 +1,9 @@
 #include "tests/support/process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,12 +14,16 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "tests/support/clock.h"
 #include "tests/support/files.h"
 
 extern char** environ;
 
 namespace dtrun::test {
 namespace {
+
+// Patience is in fair time, which no system call waits for: this often who waits for an event looks at it.
+constexpr Process::Duration kLook{100};
 
 std::vector<char*> pointers(const std::vector<std::string>& strings) {
   std::vector<char*> out;
@@ -70,8 +76,11 @@ void Process::Collector::start(int fd) {
   reader_ = std::thread([this, fd] {
     char chunk[65536];
     for (ssize_t n; (n = read(fd, chunk, sizeof chunk)) > 0;) {
-      std::lock_guard lock(mutex_);
-      text_.append(chunk, static_cast<std::size_t>(n));
+      {
+        std::lock_guard lock(mutex_);
+        text_.append(chunk, static_cast<std::size_t>(n));
+      }
+      more_.notify_all();
     }
     close(fd);
   });
@@ -84,6 +93,17 @@ void Process::Collector::join() {
 std::string Process::Collector::text() const {
   std::lock_guard lock(mutex_);
   return text_;
+}
+
+bool Process::Collector::wait_for(const std::string& text, Duration limit) const {
+  const Patience patience(limit);
+  std::unique_lock lock(mutex_);
+  for (std::size_t from = 0;;) {
+    if (text_.find(text, from) != std::string::npos) return true;
+    if (patience.is_over()) return false;
+    from = text_.size() < text.size() ? 0 : text_.size() - text.size() + 1;
+    more_.wait_for(lock, kLook);
+  }
 }
 
 Process::Process(const std::vector<std::string>& argv, const std::vector<std::string>& environment) {
@@ -124,22 +144,28 @@ Process::~Process() {
 void Process::signal(int number) const { kill(pid_, number); }
 
 bool Process::wait_for_out(const std::string& text, Duration limit) const {
-  return eventually([&] { return out().find(text) != std::string::npos; }, limit);
+  return out_.wait_for(text, limit);
 }
 
 bool Process::wait_for_err(const std::string& text, Duration limit) const {
-  return eventually([&] { return err().find(text) != std::string::npos; }, limit);
+  return err_.wait_for(text, limit);
+}
+
+bool Process::ends_within(Duration limit) const {
+  const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));  // glibc 2.36 knows it by name
+  if (fd < 0) throw std::runtime_error("pidfd_open");
+  pollfd end{.fd = fd, .events = POLLIN, .revents = 0};
+  const Patience patience(limit);
+  while (poll(&end, 1, std::min<int>(static_cast<int>(limit.count()), kLook.count())) <= 0 &&
+         !patience.is_over()) {
+  }
+  close(fd);
+  return (end.revents & POLLIN) != 0;
 }
 
 int Process::wait(Duration limit) {
   if (reaped_) return code_;
-  const bool in_time = eventually(
-      [&] {
-        siginfo_t info{};
-        return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT | WNOHANG) == 0 &&
-               info.si_pid == pid_;
-      },
-      limit);
+  const bool in_time = ends_within(limit);
   if (!in_time && limit > Duration(0))
     std::cerr << "still there after " << limit.count() << " ms, so killed:\n" << tree_of(pid_);
   if (!in_time) kill(-pid_, SIGKILL);
@@ -175,10 +201,10 @@ std::string output_of(const std::vector<std::string>& argv) {
 }
 
 bool eventually(const std::function<bool()>& condition, Process::Duration limit) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  const Patience patience(limit);
+  for (Process::Duration rest(1); !condition(); rest = std::min(2 * rest, Process::Duration(20))) {
+    if (patience.is_over()) return false;
+    std::this_thread::sleep_for(rest);
   }
   return true;
 }

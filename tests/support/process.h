@@ -1,10 +1,12 @@
 // A real process for tests: started with arguments and environment, its output collected while it runs,
-// waited for with deadlines, ended with all its group when the test leaves. Also looks processes up in /proc.
+// waited for with deadlines in fair time (clock.h), ended with all its group when the test leaves. Also looks
+// processes up in /proc.
 #pragma once
 
 #include <sys/types.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -53,12 +55,16 @@ class Process {
     void start(int fd);
     void join();
     std::string text() const;
+    bool wait_for(const std::string& text, Duration limit) const;
 
    private:
     mutable std::mutex mutex_;
+    mutable std::condition_variable more_;
     std::string text_;  // guarded by mutex_
     std::thread reader_;
   };
+
+  bool ends_within(Duration limit) const;
 
   pid_t pid_ = -1;
   bool reaped_ = false;
@@ -82,7 +88,8 @@ std::vector<std::string> preloaded(const std::string& library);
 // The program's output. Throws if it does not end with 0.
 std::string output_of(const std::vector<std::string>& argv);
 
-// Polls `condition` until it holds; false at the deadline.
+// Polls `condition` until it holds, at first after 1 ms, then ever less often, up to 20 ms; false at the
+// deadline.
 bool eventually(const std::function<bool()>& condition, Process::Duration limit = Process::Duration(60000));
 
 // Exists and is not a zombie.
