@@ -1,4 +1,6 @@
+#include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -56,6 +58,10 @@ constexpr OptionEntry kOptionsOfStore[] = {
              "another takes over"},
     {.name = "http_port", .placeholder = "N|auto|off", .help = "Port of the runs' page [auto]"},
     {.name = "http_bind", .placeholder = "ADDRESS", .help = "Address of the page [127.0.0.1]"},
+    {.name = "ready_fd",
+     .placeholder = "N",
+     .help = "Once the store listens, write the value of --rdzv_endpoint as a line to this descriptor, and "
+             "close it"},
     kOptionOfLauncher<"key_file", "as for the launcher">,
     {.name = "insecure", .help = "No key and plain text. Anybody who can connect may join"},
     kColorOption,
@@ -65,6 +71,13 @@ Result<int> parse_port_or_any(const Given& given) {
   const std::string allowed = "a port from 0 (any free one) to 65535";
   Result<int> number = parse_int(given, 0, allowed);
   if (!number.ok() || number.value() <= 65535) return number;
+  return usage(quoted(given) + ": expected " + allowed);
+}
+
+Result<int> parse_ready_fd(const Given& given) {
+  const std::string allowed = "the number of an open descriptor above 2";
+  ASSIGN_OR_RETURN(const int fd, parse_int(given, 3, allowed));
+  if (fcntl(fd, F_GETFD) != -1) return fd;
   return usage(quoted(given) + ": expected " + allowed);
 }
 
@@ -122,13 +135,18 @@ Result<rendezvous::ServerOptions> server_options(const Values<kOptionsOfStore>& 
   return options;
 }
 
-void say_listening(const rendezvous::ServerOptions& options, int port) {
+void say_listening(const rendezvous::ServerOptions& options, int port, std::optional<int> ready_fd) {
   const std::string& address = options.bind_address;
   const bool everywhere = address == "0.0.0.0" || address == "::";  // for gRPC the same: IPv4 and IPv6
   const std::string own = endpoint_text({everywhere ? host_name() : address, port});
+  const std::string endpoint = options.candidate ? options.candidate->list : own;
   say("listening on " + (everywhere ? "port " + std::to_string(port) : endpoint_text({address, port})) +
-      "; agents find it with --rdzv_endpoint " + (options.candidate ? options.candidate->list : own) +
+      "; agents find it with --rdzv_endpoint " + endpoint +
       (options.key ? ", who have the key " + options.key->fingerprint() : ""));
+  if (ready_fd) {
+    (void)dprintf(*ready_fd, "%s\n", endpoint.c_str());  // if nobody reads it any more, the jobs go on
+    close(*ready_fd);
+  }
 }
 
 // Nothing with --http_port off.
@@ -159,10 +177,13 @@ std::unique_ptr<rendezvous::HttpServer> show_page(rendezvous::Server& server,
 }
 
 int run_store(const Invocation& invocation) {
-  const Result<rendezvous::ServerOptions> options =
-      server_options({invocation.values}, invocation.environment);
+  const Values<kOptionsOfStore> given{invocation.values};
+  std::optional<int> ready_fd;
+  const Status ready = read_given(given.given("ready_fd"), &ready_fd, parse_ready_fd);
+  if (!ready.ok()) return fail(ready);
+  const Result<rendezvous::ServerOptions> options = server_options(given, invocation.environment);
   if (!options.ok()) return fail(options.status());
-  auto page_wanted = page_options({invocation.values}, options.value());
+  auto page_wanted = page_options(given, options.value());
   if (!page_wanted.ok()) return fail(page_wanted.status());
   const sigset_t signals = ending_signals();  // blocked before threads start, which inherit it
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
@@ -171,7 +192,7 @@ int run_store(const Invocation& invocation) {
   agent::allow_all_open_files();  // a connection for each agent of each job
   auto server = rendezvous::Server::start(options.value());
   if (!server.ok()) return fail(server.status());
-  say_listening(options.value(), server.value()->port());
+  say_listening(options.value(), server.value()->port(), ready_fd);
   std::unique_ptr<rendezvous::HttpServer> page;
   if (auto& wanted = page_wanted.value()) {
     wanted->endpoint = endpoint_text({host_name(), server.value()->port()});

@@ -316,6 +316,10 @@ TEST_CASE("subcommands have the launcher's manners: spellings, beginnings, the l
         "64 dtrun: --color=red: expected auto, always or never\n");
   CHECK(refused({"status", "me", "--exit-status"}) ==
         "64 dtrun: --exit_status is for one run that is watched; use dtrun status --watch RUN_ID\n");
+  CHECK(refused({"store", "--ready-fd", "987"}) ==
+        "64 dtrun: --ready_fd=987: expected the number of an open descriptor above 2\n");
+  CHECK(refused({"store", "--ready-fd", "2"}) ==
+        "64 dtrun: --ready_fd=2: expected the number of an open descriptor above 2\n");
   CHECK(refused({"store", "--bind=", "--port=0"}) == "64 dtrun: --bind=: expected an address of this host\n");
   CHECK(refused({"store", "--port", "65536"}) ==
         "64 dtrun: --port=65536: expected a port from 0 (any free one) to 65535\n");

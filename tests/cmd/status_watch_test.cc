@@ -158,13 +158,14 @@ std::vector<Json> objects(const std::string& text) {
   return found;
 }
 
+// Says its endpoint in the output's first line, its log is in the errors.
 struct WatchedStore {
-  Process process{{kDtrun, "store", "--bind", "127.0.0.1", "--port", "0"}};
+  Process process{
+      {"/bin/sh", "-c", "exec \"$0\" store --bind 127.0.0.1 --port 0 --ready_fd 3 3>&1 >&2", kDtrun}};
   std::string endpoint() {
-    REQUIRE(process.wait_for_out("; agents"));
+    REQUIRE(process.wait_for_out("\n"));
     const std::string out = process.out();
-    const std::size_t at = out.find("127.0.0.1:");
-    return out.substr(at, out.find(';', at) - at);
+    return out.substr(0, out.find('\n'));
   }
 };
 
