@@ -316,6 +316,13 @@ TEST_CASE("subcommands have the launcher's manners: spellings, beginnings, the l
         "64 dtrun: --color=red: expected auto, always or never\n");
   CHECK(refused({"status", "me", "--exit-status"}) ==
         "64 dtrun: --exit_status is for one run that is watched; use dtrun status --watch RUN_ID\n");
+  CHECK(refused({"status", "me", "--until", "runing"}) ==
+        "64 dtrun: --until=runing: expected gathering, running, stopping or over, did you mean running?\n");
+  const std::string one =
+      "64 dtrun: --until is for one run, and without --watch: "
+      "dtrun status RUN_ID --until PHASE\n";
+  CHECK(refused({"status", "--until", "over"}) == one);
+  CHECK(refused({"status", "me", "--watch", "--until", "over"}) == one);
   CHECK(refused({"store", "--ready-fd", "987"}) ==
         "64 dtrun: --ready_fd=987: expected the number of an open descriptor above 2\n");
   CHECK(refused({"store", "--ready-fd", "2"}) ==

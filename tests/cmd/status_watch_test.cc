@@ -52,10 +52,7 @@ struct User {
   }
   // Until the run's first generation is at work.
   bool runs(const std::string& name) const {
-    return eventually([&] {
-      Process status(this->status({"--json", "--rdzv_id", name}), environment);
-      return status.wait() == 0 && contains(status.out(), "\"phase\": \"running\"");
-    });
+    return run(status({"--until", "running", name}), environment).exit_code == 0;
   }
   // The socket of the run's coordinator.
   std::string socket_of(const std::string& name) const {
@@ -254,7 +251,7 @@ TEST_CASE("the next run of a name stands before the one that ended, and its end 
   CHECK(first.wait() == 3);
   std::filesystem::remove(user.file("again"));
   Process second(user.job("again", 4), user.environment);
-  REQUIRE(user.runs("again"));
+  REQUIRE(eventually([&] { return user.runs("again"); }));  // until then the first one's end is known
   Process running(user.status({"--json"}), user.environment);
   CHECK(running.wait() == 0);
   REQUIRE(Json::parse(running.out()).size() == 1);
@@ -374,6 +371,26 @@ TEST_CASE("of several runs of a store one is watched to its end, all are an obje
   all.signal(SIGINT);
   CHECK(all.wait() == 128 + SIGINT);
   for (const Json& seen : objects(all.out())) CHECK(seen.is_object());
+}
+
+TEST_CASE("a phase is waited for from before the run begins, and refused once the run is over") {
+  const User user;
+  Process runs(user.status({"early", "--until", "running", "--json"}), user.environment);
+  Process over(user.status({"early", "--until", "over"}), user.environment);
+  Process job(user.job("early", 5), user.environment);
+  CHECK(runs.wait() == 0);
+  REQUIRE(objects(runs.out()).size() == 1);
+  CHECK(objects(runs.out())[0]["phase"] == "running");
+  CHECK(is_alive(over.pid()));
+  user.touch("early");
+  CHECK(job.wait() == 5);
+  CHECK(over.wait() == 0);
+  CHECK(contains(over.out(), "run early at unix:"));
+  CHECK(contains(over.out(), ": over, exit code 5, "));
+  const Ended late = run(user.status({"early", "--until", "running"}), user.environment);
+  CHECK(late.exit_code == 69);
+  CHECK(late.out == "");
+  CHECK(late.err == "dtrun: run early is over, exit code 5, and was not seen running\n");
 }
 
 TEST_CASE("a watcher that is interrupted does not hold up the run's end") {

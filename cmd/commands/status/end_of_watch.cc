@@ -14,6 +14,9 @@ constexpr std::chrono::seconds kUntilGone{10};
 std::optional<Status> EndOfWatch::see(const Observation& look, Time now) {
   switch (look.found) {
     case Observation::Finding::kOver:
+      if (!until_.empty())
+        return Status(kExitUnavailable, "run " + run_id_ + " is over, exit code " +
+                                            std::to_string(look.exit_code) + ", and was not seen " + until_);
       return Status(exit_status_ ? look.exit_code : kExitOk, "");
     case Observation::Finding::kRun:
       seen_ = true;
@@ -23,14 +26,15 @@ std::optional<Status> EndOfWatch::see(const Observation& look, Time now) {
     case Observation::Finding::kNoAnswer:
       break;
   }
-  if (!seen_) return unknown(look);
+  const bool may_begin = !until_.empty() && look.exit_code != kExitNoPermission;
+  if (!seen_) return may_begin ? std::nullopt : std::optional(unknown(look));
   if (!missed_since_) missed_since_ = now;
   if (now - *missed_since_ < kUntilGone) return std::nullopt;
   return lost(look);
 }
 
 Status EndOfWatch::unknown(const Observation& look) const {
-  if (look.found == Observation::Finding::kNoAnswer) return Status(kExitUnavailable, look.why);
+  if (look.found == Observation::Finding::kNoAnswer) return Status(look.exit_code, look.why);
   return Status(kExitUnavailable, "no run " + run_id_ + " at " + where_ +
                                       ": it has not begun, or is over and forgotten (dtrun status "
                                       "--rdzv_endpoint " +

@@ -14,7 +14,7 @@ namespace dtrun::cmd {
 struct Observation {
   enum class Finding { kRun, kOver, kNoSuchRun, kNoAnswer };
   Finding found = Finding::kNoAnswer;
-  int exit_code = 0;  // kOver: the run's
+  int exit_code = 0;  // kOver: the run's; kNoAnswer: of the failure
   std::string why;    // kNoAnswer
 };
 
@@ -22,12 +22,16 @@ class EndOfWatch {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // `where`: the endpoint. `exit_status`: end with the run's exit code, else with 0.
-  EndOfWatch(std::string run_id, std::string where, bool exit_status)
-      : run_id_(std::move(run_id)), where_(std::move(where)), exit_status_(exit_status) {}
+  // `where`: the endpoint. `exit_status`: end with the run's exit code, else with 0. `until`: the phase that
+  // is waited for, also while the run is not known yet; empty: all of the run is watched.
+  EndOfWatch(std::string run_id, std::string where, bool exit_status, std::string until = "")
+      : run_id_(std::move(run_id)),
+        where_(std::move(where)),
+        exit_status_(exit_status),
+        until_(std::move(until)) {}
 
-  // Nothing while the watch goes on. A status with a message: how the run ended cannot be known; its exit
-  // code is 69. A status without a message: the run is over, and the watch ends with the status's exit code.
+  // Nothing while the watch goes on. A status with a message: how the run ended cannot be known, or not as
+  // what it is waited for. One without: the run is over, and the watch ends with the status's exit code.
   std::optional<Status> see(const Observation& look, Time now);
 
  private:
@@ -36,6 +40,7 @@ class EndOfWatch {
 
   const std::string run_id_, where_;
   const bool exit_status_;
+  const std::string until_;
   bool seen_ = false;
   std::optional<Time> missed_since_;
 };

@@ -17,7 +17,9 @@
 #include "cmd/plan/key_options.h"
 #include "proto/base/clock.h"
 #include "proto/core/exit_codes.h"
+#include "proto/core/nearest.h"
 #include "rendezvous/client/status_client.h"
+#include "rendezvous/text/names.h"
 #include "rendezvous/text/status_text.h"
 #include "rendezvous/wire/convert.h"
 
@@ -27,6 +29,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kTimeout = 5s;
+constexpr auto kUntilBegun = 50ms;
 // At most so many ended runs are shown: people look for running jobs, or for those that ended just now.
 constexpr int kEndsShown = 5;
 
@@ -44,6 +47,7 @@ struct StatusQuestion {
   bool json = false;
   bool watch = false;
   bool exit_status = false;
+  std::optional<RunStatus::Phase> until = {};
   bool open = false;
   std::optional<rendezvous::JobKey> key = {};
 };
@@ -193,7 +197,10 @@ Result<CoordinatorAddress> address_of_run(const StatusQuestion& question) {
 }
 
 int watch_named(const StatusQuestion& question) {
-  const Result<CoordinatorAddress> address = address_of_run(question);
+  Result<CoordinatorAddress> address = address_of_run(question);
+  for (; question.until && address.status().exit_code() == kExitUnavailable;
+       address = address_of_run(question))
+    std::this_thread::sleep_for(kUntilBegun);
   if (!address.ok()) return fail(address.status());
   const Endpoint& endpoint = address.value().endpoint;
   const auto left_word = [&question](double since) -> std::optional<RunStatus> {
@@ -202,7 +209,7 @@ int watch_named(const StatusQuestion& question) {
     return std::nullopt;
   };
   return watch_run({endpoint, text_of(endpoint), question.run_id, question.json, question.exit_status,
-                    left_word, key_for(address.value(), question.key)});
+                    question.until, left_word, key_for(address.value(), question.key)});
 }
 
 int show_end(const agent::EndedJob& ended, const std::filesystem::path& folder,
@@ -239,8 +246,13 @@ constexpr OptionEntry kOptionsOfStatus[] = {
     {.name = "rdzv_id", .placeholder = "ID", .help = "Only this run, as RUN_ID [all]"},
     kOptionOfLauncher<"key_file", "as for the launcher">,
     {.name = "insecure", .help = "Ask a coordinator that has no key, in plain text"},
-    {.name = "json", .help = "JSON: an array of runs; with --watch a run per line"},
+    {.name = "json", .help = "JSON: an array of runs; with --watch or --until a run per line"},
     {.name = "watch", .help = "Ask again every second: one run until it is over, all runs until interrupted"},
+    {.name = "until",
+     .placeholder = "gathering|running|stopping|over",
+     .help =
+         "With RUN_ID: wait until the run is in this phase, from before its begin; then show it. 69 if it "
+         "is over first"},
     {.name = "open", .help = "Only print links that open the runs' pages"},
     {.name = "ready", .help = "For probes: exit 0 if workers run here, else 69"},
     {.name = "exit_status", .help = "With --watch RUN_ID: end with the run's exit code"},
@@ -248,6 +260,16 @@ constexpr OptionEntry kOptionsOfStatus[] = {
     kHelpOption};
 
 std::string value_of(const std::optional<Given>& given) { return given ? given->value : ""; }
+
+Result<RunStatus::Phase> parse_phase(const Given& given) {
+  const std::vector<std::string> names(std::begin(rendezvous::kPhaseNames),
+                                       std::end(rendezvous::kPhaseNames));
+  const auto found = std::ranges::find(names, given.value);
+  if (found != names.end()) return static_cast<RunStatus::Phase>(found - names.begin());
+  const std::string nearest = nearest_name(given.value, names);
+  return usage(quoted(given) + ": expected gathering, running, stopping or over" +
+               (nearest.empty() ? "" : ", did you mean " + nearest + "?"));
+}
 
 int run_status(const Invocation& invocation) {
   const Values<kOptionsOfStatus> options{invocation.values};
@@ -261,16 +283,20 @@ int run_status(const Invocation& invocation) {
   const bool is_folder = named.find('/') != std::string::npos || (!named.empty() && is_run_folder(named));
   if (!named.empty() && !is_folder) question.run_id = named;
   if (options.flag("ready")) return tell_ready(question);
+  const Status phase = read_given(options.given("until"), &question.until, parse_phase);
+  if (!phase.ok()) return fail(phase);
+  if (question.until && (is_folder || question.run_id.empty() || question.watch))
+    return fail(usage("--until is for one run, and without --watch: dtrun status RUN_ID --until PHASE"));
   const auto key = key_of_asker(options, invocation.environment);
   if (!key.ok()) return fail(key.status());
   question.key = key.value();
-  if (question.open && (question.watch || question.json))
-    return fail(usage("--open prints links, and is used without --watch and --json"));
+  if (question.open && (question.watch || question.until || question.json))
+    return fail(usage("--open prints links, and is used without --watch, --until and --json"));
   const bool one = question.watch && (is_folder || !question.run_id.empty());
   if (question.exit_status && !one)
     return fail(usage("--exit_status is for one run that is watched; use dtrun status --watch RUN_ID"));
   if (is_folder) return show_run_of(named, std::move(question));
-  if (one) return watch_named(question);
+  if (one || question.until) return watch_named(question);
   return question.watch ? keep_showing(question) : show_once(question);
 }
 

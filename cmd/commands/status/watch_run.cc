@@ -10,6 +10,7 @@
 #include "cmd/commands/status/status_view.h"
 #include "proto/base/clock.h"
 #include "rendezvous/client/status_client.h"
+#include "rendezvous/text/names.h"
 #include "rendezvous/text/status_text.h"
 
 namespace dtrun::cmd {
@@ -19,6 +20,7 @@ using namespace std::chrono_literals;
 using rendezvous::v1::RunStatus;
 
 constexpr auto kAnswerTimeout = 5s, kEvery = 1s;
+constexpr auto kUntilEvery = 50ms;  // a phase may be short
 // A coordinator that no longer answers may have sent a last message that has not arrived yet.
 constexpr auto kLastWord = 500ms;
 
@@ -26,16 +28,18 @@ class Watcher {
  public:
   explicit Watcher(const WatchedRun& watched)
       : watched_(watched),
-        view_(watched.json, isatty(STDOUT_FILENO) != 0),
-        watch_(watched.run_id, watched.where, watched.exit_status) {}
+        view_(watched.json, !watched.until && isatty(STDOUT_FILENO) != 0),
+        watch_(watched.run_id, watched.where, watched.exit_status,
+               watched.until ? rendezvous::kPhaseNames[*watched.until] : "") {}
 
   int run() {
     for (;;) {
       const Observation look = look_once();
+      if (watched_.until && run_ && run_->phase() == *watched_.until) return show(look);
       if (const auto end = watch_.see(look, std::chrono::steady_clock::now())) return fail(*end);
-      if (const int code = show(look); code != kExitOk) return code;
+      if (const int code = watched_.until ? kExitOk : show(look); code != kExitOk) return code;
       if (look.found == Observation::Finding::kRun && end_->broken()) listen();
-      (void)end_->wait_for(kEvery);
+      (void)end_->wait_for(watched_.until ? kUntilEvery : kEvery);
     }
   }
 
@@ -50,11 +54,11 @@ class Watcher {
     run_ = end_->wait_for(0ms);
     Observation look;
     if (!run_) look = ask();
-    if (!run_) run_ = end_->wait_for(kLastWord);
+    if (!run_ && !end_->broken()) run_ = end_->wait_for(kLastWord);
     if (run_)
       look = {run_->phase() == RunStatus::OVER ? Observation::Finding::kOver : Observation::Finding::kRun,
               run_->exit_code(), ""};
-    if (look.found == Observation::Finding::kOver) (void)show(look);
+    if (look.found == Observation::Finding::kOver && !watched_.until) (void)show(look);
     return look;
   }
 
@@ -67,7 +71,8 @@ class Watcher {
     } else {
       run_ = watched_.left_word(seen_at_);
     }
-    if (!reply.ok()) return {Observation::Finding::kNoAnswer, 0, reply.status().message()};
+    if (!reply.ok())
+      return {Observation::Finding::kNoAnswer, reply.status().exit_code(), reply.status().message()};
     return {Observation::Finding::kNoSuchRun, 0, ""};
   }
 

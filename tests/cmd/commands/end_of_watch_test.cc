@@ -39,8 +39,20 @@ TEST_CASE("a run that nobody knows of is refused at once, with the way to find i
         "no run job7 at h:1: it has not begun, or is over and forgotten (dtrun status --rdzv_endpoint h:1 "
         "shows "
         "all that it knows)");
-  CHECK(Watched().see(Finding::kNoAnswer, 0)->exit_code() == 69);
+  CHECK(Watched().see(Finding::kNoAnswer, 0, 77)->exit_code() == 77);
   CHECK(Watched().see(Finding::kNoAnswer, 0)->message() == "no coordinator at h:1");
+}
+
+TEST_CASE("a phase is waited for from before the run's begin to its end") {
+  EndOfWatch watch("job7", "h:1", false, "stopping");
+  CHECK_FALSE(watch.see({Finding::kNoAnswer, 69, "no coordinator at h:1"}, {}));
+  CHECK_FALSE(watch.see({Finding::kNoSuchRun, 0, ""}, {}));
+  CHECK(watch.see({Finding::kNoAnswer, 77, "another key"}, {})->exit_code() == 77);
+  CHECK_FALSE(watch.see({Finding::kRun, 0, ""}, {}));
+  const auto end = watch.see({Finding::kOver, 3, ""}, {});
+  REQUIRE(end);
+  CHECK(end->exit_code() == 69);
+  CHECK(end->message() == "run job7 is over, exit code 3, and was not seen stopping");
 }
 
 TEST_CASE("a run that was seen is waited for as long as a store needs to come back") {
