@@ -55,3 +55,23 @@ build() {
   say "the build of $preset failed (all of its output: $log)"
   return "$code"
 }
+
+# A copy without git's folder (a release's tarball) has no changes.
+is_checkout() { [ "$(git rev-parse --show-toplevel 2>/dev/null)" = "$root" ]; }
+
+# The commit that changes are counted from, as "COMMIT NAME": where the branch left main, or on main itself, where others have
+# looked at what is older, the newest one that is a day older than the last. Nothing where there is none.
+base_of_changes() {
+  local name base head
+  is_checkout || return 0
+  head=$(git rev-parse -q --verify HEAD) || return 0
+  for name in origin/main main; do
+    base=$(git merge-base HEAD "$name" 2>/dev/null) || continue
+    [ "$base" = "$head" ] || { echo "$base $name"; return; }
+  done
+  base=$(git rev-list -1 --before=$(($(git show -s --format=%ct HEAD) - 86400)) HEAD)
+  [ -z "$base" ] || echo "$base yesterday"
+}
+
+# Files that differ from a commit, new ones among them: changed_since COMMIT
+changed_since() { { git diff --name-only "$1"; git ls-files -o --exclude-standard; } | sort -u; }

@@ -1,8 +1,9 @@
-"""What CI rests on: .ci/run builds and tests a clone as a newcomer makes it, and scripts/test tries only tests with a clock
-again, and keeps their names. With small projects in the place of dtrun's own tests."""
+"""What CI rests on: .ci/run builds and tests a clone as a newcomer makes it, and scripts/test runs the entries of a tier. With
+small projects in the place of dtrun's own tests."""
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXIT_SKIPPED = 77
+sys.path.insert(0, str(ROOT / "scripts/lib"))
+import test_entries  # noqa: E402
 
 PRESETS = """{ "version": 3,
   "configurePresets": [{ "name": "release", "generator": "Ninja", "binaryDir": "${sourceDir}/build/release" }],
@@ -19,15 +22,12 @@ PRESETS = """{ "version": 3,
 PROJECT = """cmake_minimum_required(VERSION 3.22)
 project(small NONE)
 enable_testing()
-# Fails until it has run as often as its file says.
-foreach(entry slow:busy net:late unit:wrong slow:always)
-  string(REPLACE ":" ";" entry ${entry})
-  list(GET entry 0 label)
-  list(GET entry 1 name)
-  add_test(NAME ${name} COMMAND sh -c "left=$(cat ${name}); echo ${name} has $left left; echo $((left - 1)) > ${name}; [ $left -le 0 ]"
+foreach(entry one two long_one)
+  add_test(NAME ${entry} COMMAND sh -c "echo run >> ${entry}.runs; echo ${entry} says $(cat ${entry}); exit $(cat ${entry})"
            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES LABELS ${label})
 endforeach()
+set_tests_properties(one two PROPERTIES LABELS "unit;default")
+set_tests_properties(long_one PROPERTIES LABELS "unit;long")
 """
 
 
@@ -49,49 +49,87 @@ class Case(unittest.TestCase):
         return done.returncode, done.stdout
 
 
-class TriedAgainTest(Case):
+class TestCommandTest(Case):
+    """scripts/test, which runs a project of four entries."""
+
     def setUp(self):
         super().setUp()
-        for name in ("test", "common.sh"):
-            shutil.copy(ROOT / "scripts" / name, self.folder / "scripts")
+        for name in ("test", "common.sh", "lib/test_entries.py"):
+            (self.folder / "scripts/lib").mkdir(exist_ok=True)
+            shutil.copy(ROOT / "scripts" / name, self.folder / "scripts" / name)
         self.script("scripts/setup", "exit 0")
         (self.folder / "CMakePresets.json").write_text(PRESETS)
         (self.folder / "CMakeLists.txt").write_text(PROJECT)
 
-    def run_with(self, **failures):
-        for name in ("busy", "late", "wrong", "always"):
-            (self.folder / name).write_text(f"{failures.get(name, 0)}\n")
-        return self.run_in("scripts/test", "--quick")
+    def run_with(self, *options, failing=()):
+        for name in ("one", "two", "long_one"):
+            (self.folder / name).write_text("1\n" if name in failing else "0\n")
+        return self.run_in("scripts/test", "--quick", *options)
 
-    def kept(self):
-        path = self.folder / "build/release/passed-alone.txt"
-        return [line.split()[1] for line in path.read_text().splitlines()] if path.exists() else []
-
-    def test_what_has_a_clock_and_passes_alone_is_named_counted_and_kept(self):
-        code, said = self.run_with(busy=1, late=1)
-        self.assertEqual(code, 0, said)
-        self.assertIn("passed alone only: busy, 1 times so far", said)
-        self.assertEqual(sorted(self.kept()), ["busy", "late"])
-        code, said = self.run_with(busy=1)
-        self.assertEqual(code, 0, said)
-        self.assertIn("passed alone only: busy, 2 times so far", said)
-        summary = said[said.rindex("passed alone only"):]
-        self.assertIn("100% tests passed, 0 tests failed out of 1", summary)  # the last words are ctest's
-
-    def test_what_fails_alone_too_fails_the_run(self):
-        code, said = self.run_with(busy=1, always=2)
+    def test_a_failure_is_no_matter_of_chance(self):
+        code, said = self.run_with(failing=["two"])
         self.assertEqual(code, 1, said)
-        self.assertEqual(self.kept(), [])
-
-    def test_what_has_no_clock_is_not_tried_again(self):
-        code, said = self.run_with(busy=1, wrong=1)
-        self.assertEqual(code, 1, said)
-        self.assertIn("not tried again, since no clock is in it: wrong", said)
         repeated = said[said.rindex("tests failed out of"):]
-        self.assertIn("-- busy\n", repeated)
-        self.assertIn("   wrong has 1 left\n", repeated[repeated.index("-- wrong\n"):])
-        self.assertEqual((self.folder / "busy").read_text(), "0\n")
-        self.assertEqual(self.kept(), [])
+        self.assertIn("   two says 1\n", repeated[repeated.index("-- two\n"):])
+        self.assertNotIn("-- one\n", repeated)
+        self.assertIn("dtrun: failed: release\n", repeated)
+        self.assertEqual((self.folder / "two.runs").read_text(), "run\n")
+
+    def test_the_default_tier_runs_and_what_an_option_names_of_any(self):
+        code, said = self.run_with(failing=["long_one"])
+        self.assertEqual(code, 0, said)
+        self.assertIn("100% tests passed, 0 tests failed out of 2", said)
+        code, said = self.run_with("-R", "long", failing=["long_one"])
+        self.assertEqual(code, 1, said)
+        self.assertIn("0% tests passed, 1 tests failed out of 1", said)
+
+    def test_what_excludes_each_other_is_refused(self):
+        code, said = self.run_with("--all")
+        self.assertEqual(code, 64, said)
+
+
+class EntriesTest(unittest.TestCase):
+    ENTRIES = [("agent_stop", {"proc", "default"}), ("agent_core_decide", {"unit", "default"}), ("e2e_nodes", {"net", "default"}),
+               ("e2e_nodes_long", {"net", "long"}), ("e2e_ssh_ends_long", {"net", "long"}), ("package_roots", {"package", "long"})]
+
+    def selected(self, tier, *changed):
+        return test_entries.selected(self.ENTRIES, tier, changed)
+
+    def test_tiers(self):
+        self.assertEqual(self.selected("default"), ["agent_stop", "agent_core_decide", "e2e_nodes"])
+        self.assertEqual(self.selected("all"), [name for name, _ in self.ENTRIES])
+        self.assertEqual(self.selected("clock"), ["agent_stop", "e2e_nodes"])
+
+    def test_a_long_entry_runs_if_what_it_rests_on_has_changed(self):
+        def long_ones(*changed):
+            return self.selected("changed", *changed)[3:]
+        self.assertEqual(long_ones(), [])
+        self.assertEqual(long_ones("docs/cli.md", "tests/support/process.cc"), [])
+        self.assertEqual(long_ones("package/sbom.cmake"), ["package_roots"])
+        self.assertEqual(long_ones("tests/e2e/nodes_test.cc"), ["e2e_nodes_long"])
+        self.assertEqual(long_ones("tests/e2e/ssh/ssh_hosts.cc"), ["e2e_ssh_ends_long"])
+        self.assertEqual(long_ones("tests/e2e/hosts.cc"), ["e2e_nodes_long", "e2e_ssh_ends_long"])
+        self.assertEqual(long_ones("cmd/hosts/hostfile.cc"), ["e2e_ssh_ends_long"])
+
+    def test_each_row_of_the_table_names_paths_that_are_there(self):
+        tracked = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True).stdout.split()
+        if not tracked:
+            self.skipTest("needs a checkout")
+        for paths, _ in test_entries.INPUTS:
+            for path in re.sub(r"\((.*?)\)", lambda found: found[1].split("|")[0], paths).split("|"):
+                self.assertTrue(any(re.match(path, name) for name in tracked), path)
+
+    def test_the_report(self):
+        costs = [f"release: entry_{i} {i}.5 {2 * i} 0" for i in range(300)]
+        lines, is_fair = test_entries.report(costs)
+        self.assertEqual(lines[1].split(), ["299.5", "598.0", "release:", "entry_299"])
+        self.assertEqual(len(lines), 11)
+        self.assertTrue(is_fair)
+        starved = [line[:-1] + "1" for line in costs[:4]]
+        lines, is_fair = test_entries.report(starved[:3] + costs[3:])
+        self.assertIn("entry_2", lines[-1])
+        self.assertTrue(is_fair)
+        self.assertFalse(test_entries.report(starved + costs[4:])[1])
 
 
 class CloneTest(Case):

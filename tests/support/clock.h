@@ -18,7 +18,7 @@ namespace dtrun::test {
 // How long a thread of this entry was ready and had no processor, since a time in the past. Zero if it is not
 // known.
 inline std::chrono::microseconds stalled() {
-  static const char* const path = std::getenv("DTRUN_TEST_PRESSURE");
+  const char* path = std::getenv("DTRUN_TEST_PRESSURE");
   const int fd = path == nullptr ? -1 : open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return {};
   char text[256] = {};
