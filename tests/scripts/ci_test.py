@@ -146,7 +146,7 @@ class CloneTest(Case):
         subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", self.folder, *words], check=True)
 
     def commit(self, code):
-        self.script("scripts/test", f'cd "$(dirname "$0")/.."; echo "in $PWD, CI=$CI"; ls; exit {code}')
+        self.script("scripts/test", f'cd "$(dirname "$0")/.."; echo "in $PWD, CI=$CI, $*"; ls; exit {code}')
         self.git("add", "-A")
         self.git("commit", "-q", "-m", "a commit")
 
@@ -155,7 +155,7 @@ class CloneTest(Case):
         (self.folder / "forgotten").touch()
         code, said = self.run_in(".ci/run")
         self.assertEqual(code, 3, said)
-        self.assertIn(f"in {self.folder}/build/a folder/dtrun, CI=true\n", said)
+        self.assertIn(f"in {self.folder}/build/a folder/dtrun, CI=true, --changed\n", said)
         self.assertNotIn("forgotten", said)
         self.git("add", "-A")
         self.commit(0)
