@@ -1,6 +1,7 @@
 """tests/support/box, the launcher in front of each entry: what it keeps apart, how it ends, and when it runs an entry again."""
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -72,6 +73,16 @@ ps -e | grep -c bash; ip -o link | wc -l"""
         one.kill()  # as ctest does at its timeout
         one.wait()
         self.assertTrue(eventually(lambda: not alive_with(mark)))
+
+    def test_ctrl_c_ends_the_entry_and_leaves_no_folder(self):
+        mark = f"sleep {200000 + os.getpid()}"
+        one = subprocess.Popen([BOX, "--name", "entry", "--timeout", "60", "--", "bash", "-c", mark + "; true"],
+                               env={**os.environ, "TMPDIR": str(self.folder)})
+        self.assertTrue(eventually(lambda: alive_with(mark)))
+        one.send_signal(signal.SIGINT)
+        self.assertEqual(one.wait(), 128 + signal.SIGINT)
+        self.assertEqual(alive_with(mark), [])
+        self.assertEqual(list(self.folder.iterdir()), [])
 
     def test_the_timeout_names_what_is_left(self):
         code, said = self.boxed("sleep 321", timeout=1)

@@ -103,27 +103,22 @@ bool written(const fs::path& path, const std::string& text) {
 
 // ---- share ----
 
+bool names(const std::string& list, const std::string& word) {
+  return ("," + list + ",").find("," + word + ",") != std::string::npos;
+}
+
 // Where this process's control group of a hierarchy lies: `controller` is "cpu", or "" for the unified one.
 std::optional<fs::path> group_folder(const std::string& controller) {
   std::ifstream mounts("/proc/self/mounts"), groups("/proc/self/cgroup");
-  std::optional<fs::path> mounted;
-  for (std::string line; std::getline(mounts, line);) {
-    std::istringstream words(line);
-    std::string device, folder, type, flags;
-    words >> device >> folder >> type >> flags;
-    const bool fits =
-        controller.empty()
-            ? type == "cgroup2"
-            : type == "cgroup" && ("," + flags + ",").find("," + controller + ",") != std::string::npos;
-    if (fits) mounted = folder;
-  }
-  for (std::string line; mounted && std::getline(groups, line);) {
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    if (controller.empty() ? controllers.empty()
-                           : ("," + controllers + ",").find("," + controller + ",") != std::string::npos)
-      return *mounted / fs::path(line.substr(second + 1)).relative_path();
-  }
+  fs::path mounted;
+  for (std::string device, folder, type, flags, rest;
+       mounts >> device >> folder >> type >> flags && std::getline(mounts, rest);)
+    if (controller.empty() ? type == "cgroup2" : type == "cgroup" && names(flags, controller))
+      mounted = folder;
+  for (std::string number, controllers, path; !mounted.empty() && std::getline(groups, number, ':') &&
+                                              std::getline(groups, controllers, ':') &&
+                                              std::getline(groups, path);)
+    if (names(controllers, controller)) return mounted / fs::path(path).relative_path();
   return std::nullopt;
 }
 
@@ -146,7 +141,7 @@ class Share {
     }
     if (std::getenv("DTRUN_TEST_PRESSURE") == nullptr && fs::exists("/proc/pressure/cpu"))
       setenv("DTRUN_TEST_PRESSURE", "/proc/pressure/cpu",
-             1);  // the whole machine's: bounds are wider than they need be
+             1);  // the whole machine's: bounds are wider than need be
   }
   // All its processes have ended; the kernel may take a moment to forget them.
   ~Share() {
@@ -257,12 +252,15 @@ Micros longest_stall(const std::vector<Sample>& samples, Micros length) {
   return longest;
 }
 
-// Looks at the stalls until the process ends; false if the timeout, in fair time, was over first.
+volatile sig_atomic_t interrupted = 0;  // by this signal
+
+// Looks at the stalls until the process ends; false if the timeout, in fair time, was over first, or at a
+// signal.
 bool watched_to_the_end(int pidfd, std::chrono::seconds timeout, std::vector<Sample>& samples) {
   const dtrun::test::Stopwatch watch;
   pollfd end{.fd = pidfd, .events = POLLIN, .revents = 0};
   for (int ended = 0; ended <= 0;) {
-    if (watch.fair() > timeout) return false;
+    if (interrupted != 0 || watch.fair() > timeout) return false;
     samples.push_back({watch.wall(), dtrun::test::stalled()});
     ended = poll(&end, 1, kSample.count());
   }
@@ -317,16 +315,16 @@ Ran run_once(const Options& options, bool world) {
   std::vector<Sample> samples;
   const bool ended = watched_to_the_end(pidfd, options.timeout, samples);
   close(pidfd);
-  if (!ended) {
+  if (!ended && interrupted == 0) {
     std::cerr << "box: " << options.name << " did not end within " << options.timeout.count()
               << " s of fair time:\n";
     tell_processes();
-    kill(child, SIGKILL);
   }
+  if (!ended) kill(child, SIGKILL);
   int status = 0;
   rusage used{};
   wait4(child, &status, 0, &used);
-  ran.code = ended ? code_of(status) : kTimedOut;
+  ran.code = ended ? code_of(status) : interrupted != 0 ? 128 + interrupted : kTimedOut;
   const auto seconds = [](const timeval& time) {
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
   };
@@ -339,7 +337,7 @@ Ran run_once(const Options& options, bool world) {
 }
 
 bool says_nothing(const Ran& ran) {
-  return ran.code != 0 && ran.code != kSkipped && ran.shortest.count() > 0 &&
+  return interrupted == 0 && ran.code != 0 && ran.code != kSkipped && ran.shortest.count() > 0 &&
          4 * ran.longest_stall > ran.shortest;
 }
 
@@ -374,6 +372,7 @@ int run(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) signal(number, [](int caught) { interrupted = caught; });
   try {
     return run(parsed(argc, argv));
   } catch (const std::exception& error) {
