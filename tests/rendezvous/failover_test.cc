@@ -45,8 +45,7 @@ class Cluster {
   void stop(int host) { servers[static_cast<std::size_t>(host)].reset(); }
   // The one that leads; -1 if none does within the patience.
   int leader() const {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (std::chrono::steady_clock::now() < deadline) {
+    for (const test::Patience patience(kPatience); !patience.is_over();) {
       for (int host = 0; host < 3; ++host)
         if (servers[static_cast<std::size_t>(host)] && servers[static_cast<std::size_t>(host)]->leads())
           return host;
@@ -73,8 +72,7 @@ class Cluster {
     v1::LeaderRequest request;
     request.set_wait_ms(500);
     v1::LeaderReply reply;
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (std::chrono::steady_clock::now() < deadline) {
+    for (const test::Patience patience(kPatience); !patience.is_over();) {
       const Status asked =
           caller.call(static_cast<Leader>(&v1::Election::Stub::Leader), request, &reply, milliseconds(5000));
       if (asked.ok() && reply.term() > 0) return reply.term();
@@ -110,7 +108,7 @@ class Follower {
   template <typename Predicate>
   bool eventually(Predicate predicate) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, kPatience, [&] { return predicate(*this); });
+    return test::wait_for(changed_, lock, kPatience, [&] { return predicate(*this); });
   }
   void finish() {
     v1::FromAgent message;
@@ -221,15 +219,13 @@ TEST_CASE("the next host takes over: agents keep their seats, and the store its 
   REQUIRE(a.eventually([](const Follower& one) { return one.replies.size() == 1; }));
   const int first = cluster.leader();
   REQUIRE(first >= 0);
-  const auto since = std::chrono::steady_clock::now();
+  const test::Stopwatch watch;
   cluster.stop(first);
   for (Follower* one : {&a, &b}) {
     REQUIRE(one->eventually([](const Follower& f) { return f.join_acks == 2; }));
     CHECK(one->eventually([](const Follower& f) { return f.resumed && f.assigned.generation() == 1; }));
   }
-  MESSAGE("handed over within "
-          << std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - since).count()
-          << " ms");
+  MESSAGE("handed over within " << watch.wall() / milliseconds(1) << " ms");
   CHECK(cluster.leader() != first);
   b.client().kv(0, "g1/", request(control::KvRequest::GET));
   REQUIRE(b.eventually([](const Follower& one) { return one.replies.size() == 1; }));
@@ -352,8 +348,7 @@ class Speaker {
     const int leader = cluster.leader();
     REQUIRE(leader >= 0);
     const Interrupt never;
-    const auto dialled =
-        dial(kHosts[static_cast<std::size_t>(leader)], cluster.port, milliseconds(5000), never);
+    const auto dialled = dial(kHosts[static_cast<std::size_t>(leader)], cluster.port, kPatience, never);
     channel_ = open_channel(dialled, cluster.port, {});
   }
 

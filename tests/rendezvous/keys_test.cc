@@ -1,7 +1,6 @@
 // A coordinator with a job's key, over real sockets: a client with the key is admitted, one without is told
 // so at once, and nobody on the way can read the traffic. What an agent says is made harmless.
 #include <doctest/doctest.h>
-#include <netinet/in.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <poll.h>
@@ -21,12 +20,17 @@
 #include "rendezvous/identity/identity.h"
 #include "rendezvous/wire/intake.h"
 #include "tests/rendezvous/test_agent.h"
+#include "tests/support/files.h"
+#include "tests/support/ports.h"
+#include "tests/support/process.h"
 #include "tests/support/relay.h"
 
 namespace dtrun::rendezvous {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using test::contains;
+using test::eventually;
+using test::Stopwatch;
 
 const std::string kPreface("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
 
@@ -35,30 +39,22 @@ struct Refusal {
   std::string why;
   int exit_code = 0;
   bool permanent = false;
-  milliseconds after{0};
+  std::chrono::nanoseconds after{0};
 };
 
 Refusal refusal_of(TestAgent& agent) {
-  const auto begin = Clock::now();
+  const Stopwatch watch;
   const auto end = agent.next<Disconnected>();
   REQUIRE(end.has_value());
   return {.why = end->why.message(),
           .exit_code = end->why.exit_code(),
           .permanent = end->permanent,
-          .after = std::chrono::duration_cast<milliseconds>(Clock::now() - begin)};
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
+          .after = watch.fair()};
 }
 
 int connect_to(int port) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  REQUIRE(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  const int fd = test::connected_to(port);
+  REQUIRE(fd >= 0);
   return fd;
 }
 
@@ -232,9 +228,8 @@ TEST_CASE("the gate forgets who came in at once, by whatever address") {
     TestAgent agent("agent", address, server->port(), milliseconds(15000), key);
     agent.join({});
     REQUIRE(agent.hear(v1::FromCoordinator::kAssignment).has_value());
-    const auto begin = Clock::now();
-    while (doubled_sockets() > 0 && Clock::now() - begin < std::chrono::seconds(10)) usleep(10000);
-    CHECK(Clock::now() - begin < std::chrono::seconds(4));  // it would wait 5.5 s for one that says nothing
+    // The gate waits 5.5 s for one that says nothing.
+    CHECK(eventually([] { return doubled_sockets() == 0; }, std::chrono::seconds(4)));
   }
 }
 
@@ -254,25 +249,29 @@ TEST_CASE("on a Unix socket there is no gate, and nobody is asked for a key") {
 TEST_CASE("who says nothing, or no hello, is hung up on") {
   const JobKey key = JobKey::random();
   const auto server = start_server("127.0.0.1", key);
-  const auto seconds_until_end = [](int fd) {
-    const auto begin = Clock::now();
+  const auto await_end = [](int fd) {
     pollfd polled{fd, POLLIN, 0};
     char byte = 0;
-    CHECK(poll(&polled, 1, 15000) == 1);
+    CHECK(poll(&polled, 1, 60000) == 1);
     CHECK(recv(fd, &byte, 1, MSG_DONTWAIT) <= 0);
     close(fd);
-    return std::chrono::duration<double>(Clock::now() - begin).count();
   };
+  const Stopwatch watch;
   const int silent = connect_to(server->port()), plain = connect_to(server->port());
   send(plain, kPreface.data(), kPreface.size(), MSG_NOSIGNAL);
-  CHECK(seconds_until_end(plain) < 3);
-  CHECK(seconds_until_end(silent) > 1);
+  await_end(plain);
+  CHECK(watch.fair() < std::chrono::seconds(3));
+  await_end(silent);
+  CHECK(watch.wall() > std::chrono::seconds(1));
+  CHECK(watch.fair() < std::chrono::seconds(15));
 }
 
 TEST_CASE("who shows a certificate of the key and then says nothing is hung up on") {
   const JobKey key = JobKey::random();
   const auto server = start_server("127.0.0.1", key);
-  CHECK(heard_by(server->port(), make_identity(key), TLS1_3_VERSION, 15).hung_up);
+  const Stopwatch watch;
+  CHECK(heard_by(server->port(), make_identity(key), TLS1_3_VERSION, 60).hung_up);
+  CHECK(watch.fair() < std::chrono::seconds(15));
 }
 
 TEST_CASE("a run goes on while unauthenticated peers connect, talk rubbish, and stay") {
@@ -334,9 +333,7 @@ TEST_CASE("what an agent calls itself neither commands a terminal nor forges a l
     const std::lock_guard lock(mutex);
     return log;
   };
-  const auto begin = Clock::now();
-  while (!contains(log_so_far(), "stopping") && Clock::now() - begin < kPatience) usleep(10000);
-  REQUIRE(contains(log_so_far(), "stopping"));
+  REQUIRE(eventually([&] { return contains(log_so_far(), "stopping"); }));
   const std::vector<RunView> views = server.value()->look("test", {});
   REQUIRE(views.size() == 1);
   CHECK(views[0].status.members(0).host() == "host-?]0;title??[2J?31mhost run job9: over with exit code 0");

@@ -1,6 +1,7 @@
 // A coordinator that may be on any of several ports, over real sockets: other listeners there
 // are passed over: a program, a coordinator with another key, or one of another run.
-#include <netinet/in.h>
+#include "tests/support/ports.h"
+
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,23 +13,13 @@ namespace {
 // A port without a listener, or with one that never sends a byte.
 class Port {
  public:
-  explicit Port(bool listens) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    REQUIRE(bind(fd_, reinterpret_cast<sockaddr*>(&address), size) == 0);
-    REQUIRE((!listens || listen(fd_, 1) == 0));
-    getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size);
-    number_ = ntohs(address.sin_port);
-  }
+  explicit Port(bool listens) : fd_(test::bound_to(0)) { REQUIRE((!listens || listen(fd_, 1) == 0)); }
   ~Port() { close(fd_); }
   Port(const Port&) = delete;
-  int number() const { return number_; }
+  int number() const { return test::port_of(fd_); }
 
  private:
-  int fd_;
-  int number_ = 0;
+  const int fd_;
 };
 
 RunSettings run_called(const std::string& run_id) {

@@ -1,7 +1,6 @@
 // The coordinator behind real sockets: real server and clients over loopback.
 #include <doctest/doctest.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,12 +13,15 @@
 #include "rendezvous/client/status_client.h"
 #include "rendezvous/core/store.h"
 #include "tests/rendezvous/test_agent.h"
+#include "tests/support/ports.h"
+#include "tests/support/process.h"
 #include "tests/support/relay.h"
 
 namespace dtrun::rendezvous {
 namespace {
 
 using From = v1::FromCoordinator;
+using test::eventually;
 
 v1::FromAgent finished() {
   v1::FromAgent message;
@@ -42,30 +44,10 @@ control::KvRequest request(control::KvRequest::Op op, const std::string& key, co
   return request;
 }
 
-// Polls a condition that no event announces.
-template <typename Condition>
-bool eventually(Condition condition) {
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(milliseconds(2));
-  }
-  return true;
-}
-
 // A TCP listener on a free loopback port that is no coordinator.
 class Listener {
  public:
-  Listener() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    REQUIRE(bind(fd_, reinterpret_cast<sockaddr*>(&address), size) == 0);
-    REQUIRE(listen(fd_, 8) == 0);
-    getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size);
-    port_ = ntohs(address.sin_port);
-  }
+  Listener() : fd_(test::bound_to(0)) { REQUIRE(listen(fd_, 8) == 0); }
   ~Listener() {
     shutdown(fd_, SHUT_RDWR);  // ends accept()
     if (thread_.joinable()) thread_.join();
@@ -82,11 +64,10 @@ class Listener {
       }
     });
   }
-  int port() const { return port_; }
+  int port() const { return test::port_of(fd_); }
 
  private:
-  int fd_;
-  int port_ = 0;
+  const int fd_;
   std::thread thread_;
 };
 
@@ -107,9 +88,6 @@ std::size_t resident_bytes() {
   std::ifstream("/proc/self/statm") >> all >> resident;
   return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
-
-// A port that was free a moment ago.
-int free_port() { return Listener().port(); }
 
 }  // namespace
 
@@ -234,7 +212,7 @@ TEST_CASE("an agent that falls silent is taken out after the heartbeat timeout, 
   const auto server = start_server();
   RunSettings run;
   run.max_nodes = 2;
-  run.heartbeat_timeout_ms = 1500;
+  run.heartbeat_timeout_ms = test::soon(milliseconds(1500)).count();
   TestAgent a("a", "127.0.0.1", server->port());
   TestAgent b("b", "127.0.0.1", server->port());
   a.join(run);
@@ -242,8 +220,7 @@ TEST_CASE("an agent that falls silent is taken out after the heartbeat timeout, 
   REQUIRE(a.hear(From::kAssignment));
   REQUIRE(b.hear(From::kAssignment));
   std::optional<From> stop;
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (!stop && std::chrono::steady_clock::now() < deadline) {
+  for (const test::Patience patience(kPatience); !stop && !patience.is_over();) {
     v1::FromAgent beat;
     beat.mutable_heartbeat();
     a.send(beat);
@@ -257,14 +234,14 @@ TEST_CASE("an agent that falls silent is taken out after the heartbeat timeout, 
 TEST_CASE("a coordinator that falls silent is noticed after the heartbeat timeout, and found again later") {
   const auto server = start_server();
   test::Relay relay(server->port());
-  TestAgent a("a", "127.0.0.1", relay.port(), milliseconds(1500));
+  TestAgent a("a", "127.0.0.1", relay.port(), test::soon(milliseconds(1500)));
   a.join({});
   REQUIRE(a.hear(From::kAssignment));
   CHECK_FALSE(a.next<Disconnected>(milliseconds(3500)));  // it says nothing, but it answers
-  const auto cut = std::chrono::steady_clock::now();
+  const test::Stopwatch cut;
   relay.freeze();
   const auto lost = a.next<Disconnected>();
-  const auto noticed = std::chrono::steady_clock::now() - cut;
+  const auto noticed = cut.fair();
   REQUIRE(lost);
   CHECK(lost->why.message().ends_with("(silent for 2 s)"));
   CHECK(noticed < milliseconds(4000));
@@ -300,9 +277,7 @@ TEST_CASE("an agent that dies in the moment of its Join leaves nobody behind") {
 }
 
 TEST_CASE("a run ends with the agent in whose process it is coordinated, not with one that only says so") {
-  auto started = Server::start({.bind_address = "127.0.0.1", .host = "a"});
-  REQUIRE(started.ok());
-  const auto server = std::move(started).value();
+  const auto server = start_server(ServerOptions{.bind_address = "127.0.0.1", .host = "a"});
   TestAgent a("a", "127.0.0.1", server->port()), b("b", "127.0.0.1", server->port());
   TestAgent c("c", "127.0.0.1", server->port());
   RunSettings run;
@@ -459,8 +434,8 @@ TEST_CASE("a get waits for the key, or until its time is up") {
 }
 
 TEST_CASE("a get that waits when the store is restarted is asked again, and what was set is set again") {
-  auto server = start_server();
-  const ServerOptions options{.bind_address = "127.0.0.1", .port = server->port()};
+  const ServerOptions options{.bind_address = "127.0.0.1", .port = test::free_port()};
+  auto server = start_server(options);
   TestAgent a("a", "127.0.0.1", options.port);
   TestAgent b("b", "127.0.0.1", options.port);
   RunSettings run;
@@ -474,8 +449,7 @@ TEST_CASE("a get that waits when the store is restarted is asked again, and what
   a.client().kv(3, "p/", get);
   CHECK(b.kv(request(control::KvRequest::SET, "early", "kept"), "p/").ok());  // so the get is under way
   server.reset();
-  auto again = Server::start(options);
-  REQUIRE_MESSAGE(again.ok(), again.status().message());
+  server = start_server(options);
   a.join(run);
   b.join(run);
   REQUIRE(b.hear(From::kJoinAck));
@@ -493,8 +467,8 @@ TEST_CASE("a get that waits when the store is restarted is asked again, and what
 }
 
 TEST_CASE("a client reconnects by itself when the coordinator comes back") {
-  auto server = start_server();
-  ServerOptions options{.bind_address = "127.0.0.1", .port = server->port()};
+  const ServerOptions options{.bind_address = "127.0.0.1", .port = test::free_port()};
+  auto server = start_server(options);
   TestAgent a("a", "127.0.0.1", options.port);
   a.join({});
   REQUIRE(a.next<Connected>());
@@ -507,15 +481,14 @@ TEST_CASE("a client reconnects by itself when the coordinator comes back") {
   REQUIRE(refused);
   CHECK_FALSE(refused->permanent);
   CHECK(refused->attempt == 2);
-  auto again = Server::start(options);
-  REQUIRE_MESSAGE(again.ok(), again.status().message());
+  server = start_server(options);
   const auto opened = a.next<Opened>();
   REQUIRE(opened);
   CHECK(opened->local_address == "127.0.0.1");
 }
 
 TEST_CASE("nobody there yet is no permanent failure, and says so") {
-  TestAgent a("a", "127.0.0.1", free_port());
+  TestAgent a("a", "127.0.0.1", test::free_port());
   const auto failure = a.next<Disconnected>();
   REQUIRE(failure);
   CHECK_FALSE(failure->permanent);
@@ -541,14 +514,14 @@ TEST_CASE("something that accepts and says nothing is told from a coordinator th
   Listener listener;
   TestAgent a("a", "127.0.0.1", listener.port());
   TestAgent b("b", "127.0.0.1", relay.port());
-  const auto begin = std::chrono::steady_clock::now();
+  const test::Stopwatch watch;
   for (TestAgent* agent : {&a, &b}) {
     const auto failure = agent->next<Disconnected>();
     REQUIRE(failure);
     CHECK_FALSE(failure->permanent);
     CHECK(failure->why.message().find("says nothing") != std::string::npos);
     // A coordinator that ten thousand join at once needs some seconds; kPatience is the other side.
-    CHECK(std::chrono::steady_clock::now() - begin >= milliseconds(10000));
+    CHECK(watch.wall() >= milliseconds(10000));
   }
   relay.thaw();
   b.join({});

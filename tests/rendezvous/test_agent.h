@@ -18,6 +18,7 @@
 #include "proto/core/contract.h"
 #include "rendezvous/client/client.h"
 #include "rendezvous/server/server.h"
+#include "tests/support/clock.h"
 
 namespace dtrun::rendezvous {
 
@@ -82,32 +83,28 @@ class TestAgent {
 
   // Joins anew on each connection until a coordinator answers on one; false at the deadline.
   bool rejoin(milliseconds patience = kPatience) {
-    const auto deadline = std::chrono::steady_clock::now() + patience;
-    const auto left = [&] {
-      return std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now());
-    };
-    while (next<Opened>(left())) {
+    const test::Patience limit(patience);
+    while (!limit.is_over() && next<Opened>(patience)) {
       send(join_);
-      const auto end = wait(left(), [](const ClientEvent& event) {
+      const auto end = wait(patience, [](const ClientEvent& event) {
         return std::holds_alternative<Connected>(event) || std::holds_alternative<Disconnected>(event);
       });
-      if (end && std::holds_alternative<Connected>(*end)) return true;
+      if (end && std::holds_alternative<Connected>(*end)) return !limit.is_over();
     }
     return false;
   }
 
   // The same where there are several ports, on which others may answer. REQUIRES: join() was called
   std::optional<Connected> meet(milliseconds patience = kPatience) {
-    const auto deadline = std::chrono::steady_clock::now() + patience;
-    for (;;) {
-      const auto left = std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now());
-      const auto event = wait(left, [](const ClientEvent& one) {
+    for (const test::Patience limit(patience); !limit.is_over();) {
+      const auto event = wait(patience, [](const ClientEvent& one) {
         return std::holds_alternative<Opened>(one) || std::holds_alternative<Connected>(one);
       });
       if (!event) return std::nullopt;
       if (const auto* met = std::get_if<Connected>(&*event)) return *met;
       send(join_);
     }
+    return std::nullopt;
   }
 
   // The next event of the type; others before it are dropped. None at the deadline.
@@ -155,7 +152,7 @@ class TestAgent {
   std::optional<ClientEvent> wait(milliseconds patience, Predicate wanted) {
     std::unique_lock lock(mutex_);
     auto found = events_.end();
-    changed_.wait_for(lock, patience, [&] {
+    test::wait_for(changed_, lock, patience, [&] {
       found = std::find_if(events_.begin(), events_.end(), wanted);
       return found != events_.end();
     });
@@ -174,14 +171,14 @@ class TestAgent {
   std::unique_ptr<Client> client_;  // last: its sink uses the rest
 };
 
-inline std::unique_ptr<Server> start_server(const std::string& address = "127.0.0.1",
-                                            const std::optional<JobKey>& key = {}) {
-  ServerOptions options;
-  options.bind_address = address;
-  options.key = key;
+inline std::unique_ptr<Server> start_server(const ServerOptions& options) {
   auto server = Server::start(options);
   REQUIRE_MESSAGE(server.ok(), server.status().message());
   return std::move(server).value();
+}
+inline std::unique_ptr<Server> start_server(const std::string& address = "127.0.0.1",
+                                            const std::optional<JobKey>& key = {}) {
+  return start_server(ServerOptions{.bind_address = address, .key = key});
 }
 
 }  // namespace dtrun::rendezvous

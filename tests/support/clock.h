@@ -10,7 +10,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstdlib>
+#include <mutex>
 #include <string>
 
 namespace dtrun::test {
@@ -58,6 +60,15 @@ class Patience {
   Stopwatch watch_;
   std::chrono::nanoseconds limit_;
 };
+
+// Like condition_variable::wait_for, but the limit is in fair time, for which no system call waits.
+template <class Predicate>
+bool wait_for(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
+              std::chrono::nanoseconds limit, Predicate holds) {
+  for (const Patience patience(limit); !holds(); changed.wait_for(lock, std::chrono::milliseconds(20)))
+    if (patience.is_over()) return false;
+  return true;
+}
 
 // A time that a test sets short in the product, which judges by wall time: a thread that starves for it makes
 // the product rightly decide otherwise. The launcher hears of it. If such an entry fails and something of it

@@ -28,9 +28,10 @@ inline int connected_to(int port) {
   close(fd);
   return -1;
 }
-inline int bound_to(int port) {
+inline int bound_to(int port, in_addr_t host = INADDR_LOOPBACK) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const sockaddr_in address = loopback(port);
+  sockaddr_in address = loopback(port);
+  address.sin_addr.s_addr = htonl(host);
   if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return fd;
   close(fd);
   return -1;
@@ -43,16 +44,16 @@ inline int port_of(int fd) {
   return ntohs(address.sin_port);
 }
 
-// One that was free a moment ago, and the next one too; another one each time, on any thread. Below the ports
-// that the kernel gives to connections: such a port may become another test's at any time, and stays taken
-// for a minute after a connection from it.
+// One that was free a moment ago on every address of this host, and the next one too; another one each time,
+// on any thread. Below the ports that the kernel gives to connections: such a port may become another's at
+// any time, and stays taken for a minute after a connection from it.
 inline int free_port() {
   static std::mutex mutex;
   static std::mt19937 random{std::random_device{}()};
   static std::set<int> given;
   const std::lock_guard lock(mutex);
   const auto is_free = [](int port) {
-    const int fd = bound_to(port);
+    const int fd = bound_to(port, INADDR_ANY);
     if (fd >= 0) close(fd);
     return fd >= 0;
   };

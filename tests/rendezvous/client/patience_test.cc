@@ -10,12 +10,12 @@
 #include <limits>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "rendezvous/client/back_off.h"
 #include "rendezvous/client/client.h"
 #include "rendezvous/client/kv_calls.h"
+#include "tests/support/process.h"
 
 namespace {
 
@@ -57,13 +57,11 @@ std::vector<Disconnected> failures(std::size_t count) {
     const std::lock_guard lock(mutex);
     if (auto* failure = std::get_if<Disconnected>(&event)) heard.push_back(*failure);
   });
-  for (int i = 0; i < 20000; ++i) {
-    {
-      const std::lock_guard lock(mutex);
-      if (heard.size() >= count) return heard;
-    }
-    std::this_thread::sleep_for(milliseconds(1));
-  }
+  test::eventually([&] {
+    const std::lock_guard lock(mutex);
+    return heard.size() >= count;
+  });
+  const std::lock_guard lock(mutex);
   return heard;
 }
 
