@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "proto/base/ids.h"
+#include "tests/support/clock.h"
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
 #include "tests/support/ports.h"
@@ -23,8 +24,13 @@ using dtrun::test::Folder;
 using dtrun::test::is_alive;
 using dtrun::test::Process;
 using dtrun::test::read_if_there;
+using dtrun::test::soon;
+using dtrun::test::Stopwatch;
 
 inline std::string free_port() { return std::to_string(dtrun::test::free_port()); }
+
+// A time for an option of agent_under_test that the product must keep for the test to pass.
+inline std::string soon_ms(int ms) { return std::to_string(soon(std::chrono::milliseconds(ms)).count()); }
 
 inline std::string binary(const std::string& name) {
   return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();

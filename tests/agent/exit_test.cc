@@ -71,11 +71,13 @@ TEST_CASE("a worker that fails takes the others along, and the report tells culp
 TEST_CASE(
     "a worker that takes its time to end after its error is the first, not the peer that ended of that") {
   const Folder flags;
-  const std::string told = (flags.path() / "told").string();
+  const std::string told = flags / "told", peer = flags / "peer";
   const std::string script =
       "if [ $RANK = 1 ]; then trap '' TERM; echo '{\"message\": \"a bad sample\"}' > "
       "$TORCHELASTIC_ERROR_FILE; touch " +
-      told + "; sleep 1; exit 9; fi; until [ -e " + told + " ]; do sleep 0.01; done; exit 1";
+      told + "; until [ -s " + peer + " ] && [ ! -e /proc/$(cat " + peer +
+      ") ]; do sleep 0.01; done; sleep 1; exit 9; fi; until [ -e " + told +
+      " ]; do sleep 0.01; done; echo $$ > " + peer + "; exit 1";
   Process job(agent({"--nproc", "2", "--", "/bin/sh", "-c", script}));
   CHECK(job.wait() == 9);
   CHECK(job.err().find("failed first: exit code 9") != std::string::npos);

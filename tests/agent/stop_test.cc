@@ -98,12 +98,12 @@ TEST_CASE("a second SIGINT ends at once what would have had half a minute") {
   REQUIRE(job.wait_for_out("ready"));
   job.signal(SIGINT);
   REQUIRE(job.wait_for_err("stopping 1 worker after SIGINT"));
-  const auto started = std::chrono::steady_clock::now();
-  CHECK(eventually([&] {
-    job.signal(SIGINT);
-    return !is_alive(job.pid());
-  }));
-  CHECK(std::chrono::steady_clock::now() - started < std::chrono::seconds(15));
+  CHECK(eventually(
+      [&] {
+        job.signal(SIGINT);
+        return !is_alive(job.pid());
+      },
+      std::chrono::seconds(15)));
   CHECK(job.wait() == 130);
 }
 
@@ -157,10 +157,10 @@ TEST_CASE(
 TEST_CASE("what was left behind and does not end is killed after the grace, a daemon too") {
   for (const bool daemon : {false, true}) {
     CAPTURE(daemon);
-    const auto began = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     const Ended job =
         end_of({"--shutdown_ms", "1200"}, InBackground{.on_term = "", .daemon = daemon}.started());
-    CHECK(std::chrono::steady_clock::now() - began >= std::chrono::milliseconds(1200));
+    CHECK(watch.wall() >= std::chrono::milliseconds(1200));
     CHECK_MESSAGE(job.exit_code == 0, job.err);
     CHECK_MESSAGE(contains(job.err, "dtrun: killing "), job.err);
     CHECK_MESSAGE(contains(job.err, "): not ended after 1.2 s\n"), job.err);
@@ -168,6 +168,7 @@ TEST_CASE("what was left behind and does not end is killed after the grace, a da
 }
 
 TEST_CASE("what ends by itself within a moment of its worker gets no signal, and no word is said") {
+  soon(std::chrono::milliseconds(500));  // the product's moment
   const Ended job = end_of({}, "(trap 'echo got TERM' TERM; sleep 0.1; echo ended) & exit 0");
   CHECK_MESSAGE(job.exit_code == 0, job.err);
   CHECK(job.out == "[default:0] ended\n");
@@ -175,9 +176,9 @@ TEST_CASE("what ends by itself within a moment of its worker gets no signal, and
 }
 
 TEST_CASE("what a worker that failed left behind is killed at once, and told of") {
-  const auto began = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const Ended job = end_of({}, InBackground{.on_term = "echo got TERM"}.started() + "exit 3");
-  CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(20));
+  CHECK(watch.fair() < std::chrono::seconds(20));
   CHECK(job.exit_code == 3);
   CHECK_MESSAGE(contains(job.err, "dtrun: killing "), job.err);
   CHECK_MESSAGE(contains(job.err, " that rank 0 left behind (/bin/sh -c "), job.err);
@@ -197,23 +198,24 @@ TEST_CASE(
       job.signal(SIGINT);
     }
     REQUIRE_MESSAGE(job.wait_for_err(" left behind ("), job.err());
-    const auto began = std::chrono::steady_clock::now();
-    CHECK(eventually([&] {
-      job.signal(SIGINT);
-      return !is_alive(job.pid());
-    }));
-    CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(15));
+    CHECK(eventually(
+        [&] {
+          job.signal(SIGINT);
+          return !is_alive(job.pid());
+        },
+        std::chrono::seconds(15)));
     CHECK(job.wait() == (success ? 0 : 130));
     CHECK_MESSAGE(contains(job.err(), "): told to end at once\n"), job.err());
   }
 }
 
 TEST_CASE("what was left behind does not live on into the next generation") {
+  // Rank 1 fails once rank 0 has ended.
   const Folder folder;
-  const std::string file = folder / "pid";
+  const std::string file = folder / "pid", worker = folder / "worker";
   const std::string script = "[ $TORCHELASTIC_RESTART_COUNT = 1 ] && { cat " + file + "; exit 0; }; " +
-                             "[ $RANK = 1 ] && { until [ -s " + file +
-                             " ]; do sleep 0.02; done; sleep 1; exit 1; }; " +
+                             "[ $RANK = 1 ] && { until [ -s " + file + " ] && [ ! -e /proc/$(cat " + worker +
+                             ") ]; do sleep 0.02; done; exit 1; }; " + "echo $$ > " + worker + "; " +
                              InBackground{.on_term = ""}.started() + "echo $! > " + file;
   const Ended job = end_of({"--nproc", "2", "--max_restarts", "1"}, script);
   CHECK_MESSAGE(job.exit_code == 0, job.err);
@@ -296,11 +298,11 @@ TEST_CASE("a process without the tag is never touched") {
 TEST_CASE("signals are heard while the coordinator's name is being looked up") {
   for (int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
     CAPTURE(number);
-    Process job(agent({"--host", "node0.example", "--port", "29400", "--nodes", "2", "--", "/bin/true"}),
+    Process job(agent({"--host", "node0.example", "--port", free_port(), "--nodes", "2", "--", "/bin/true"}),
                 dtrun::test::preloaded(binary("slow_names.so")));
     REQUIRE(job.wait_for_err("looking up node0.example"));
     job.signal(number);
-    CHECK(job.wait(std::chrono::milliseconds(10000)) == 128 + number);
+    CHECK(job.wait() == 128 + number);
   }
 }
 
@@ -310,7 +312,7 @@ TEST_CASE("signals are heard while other nodes are waited for") {
     Process job(agent({"--nodes", "2", "--port", free_port(), "--", "/bin/true"}));
     REQUIRE(job.wait_for_err("joined 1 of 2 nodes"));
     job.signal(number);
-    CHECK(job.wait(std::chrono::milliseconds(10000)) == 128 + number);
+    CHECK(job.wait() == 128 + number);
   }
 }
 

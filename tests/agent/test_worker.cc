@@ -128,7 +128,7 @@ class Control {
     message.mutable_kv()->set_op(op);
     message.mutable_kv()->set_key(key);
     message.mutable_kv()->set_value(value);
-    message.mutable_kv()->set_timeout_ms(10000);
+    message.mutable_kv()->set_timeout_ms(60000);
     send(message);
     return receive().kv();
   }
@@ -202,10 +202,13 @@ int trainer_like(const std::string& mode) {
   if (mode == "early") {  // rank 1 uses the store when rank 0 and all of its node's workers are long gone
     if (rank == 0) {
       control.kv(control::KvRequest::SET, "key", "left behind");
+      control.kv(control::KvRequest::SET, "pid", std::to_string(getpid()));
       say("rank 0 ends");
       return 0;
     }
-    usleep(1000000);
+    const pid_t first = std::stoi(control.kv(control::KvRequest::GET, "pid", "").value());
+    while (kill(first, 0) == 0) usleep(10000);
+    usleep(500000);
     say("got " + control.kv(control::KvRequest::GET, "key", "").value());
     return 0;
   }

@@ -162,7 +162,7 @@ TEST_CASE("a node with another device than the first one's is refused") {
 }
 
 TEST_CASE("too few nodes within the join timeout is exit code 69") {
-  Process job(agent({"--nodes", "2", "--join_ms", "3000", "--port", free_port(), "--", "/bin/true"}));
+  Process job(agent({"--nodes", "2", "--join_ms", soon_ms(3000), "--port", free_port(), "--", "/bin/true"}));
   CHECK(job.wait() == 69);
   CHECK(job.err().find("1 of 2") != std::string::npos);
 }

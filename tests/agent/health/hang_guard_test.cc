@@ -11,8 +11,22 @@
 
 using namespace dtrun::agent::test;
 using dtrun::Descriptor;
+using dtrun::test::write_text;
 
-namespace {}  // namespace
+namespace {
+
+// Whoever reads from it waits until write_line().
+struct Fifo {
+  explicit Fifo(std::string path) : name(std::move(path)) {
+    REQUIRE(mkfifo(name.c_str(), 0600) == 0);
+    writer = Descriptor(open(name.c_str(), O_RDWR | O_CLOEXEC));
+  }
+  void write_line() const { REQUIRE(write(writer.get(), "line\n", 5) == 5); }
+  const std::string name;
+  Descriptor writer;
+};
+
+}  // namespace
 
 TEST_CASE(
     "a program that stops touching its heartbeat file is killed, with its stacks in its log directory") {
@@ -20,7 +34,7 @@ TEST_CASE(
   const std::string script =
       "for i in 1 2 3 4 5; do touch $DTRUN_HEARTBEAT_FILE; sleep 0.1; done; "
       "[ $RANK = 1 ] && exec sleep 1000; while :; do touch $DTRUN_HEARTBEAT_FILE; sleep 0.1; done";
-  Process job(agent({"--nproc", "2", "--heartbeat_ms", "5000", "--log_dir", logs.path().string(), "--",
+  Process job(agent({"--nproc", "2", "--heartbeat_ms", soon_ms(5000), "--log_dir", logs.path().string(), "--",
                      "/bin/sh", "-c", script}));
   CHECK(job.wait() == 137);
   CAPTURE(job.err());
@@ -64,25 +78,23 @@ TEST_CASE("each worker of a program has a heartbeat file of its own, and never s
 TEST_CASE(
     "workers that get nothing done are told of once, with the read that never returns, and are not ended") {
   const Folder folder;
-  const std::string fifo = (folder.path() / "shard7").string();
-  REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
-  const Descriptor writer(open(fifo.c_str(), O_RDWR | O_CLOEXEC));
+  const Fifo fifo(folder / "shard7");
   // Rank 0 waits for a signal of rank 1's, like a peer in a collective.
   const std::string script =
-      "if [ $RANK = 1 ]; then read line < " + fifo + "; touch " + fifo + ".read; else exec python3 -c '" +
-      "import os, socket\na, b = socket.socketpair(); a.settimeout(0.5)\nwhile not os.path.exists(\"" + fifo +
-      ".read\"):\n  try: a.recv(1)\n  except TimeoutError: pass'; fi";
+      "if [ $RANK = 1 ]; then read line < " + fifo.name + "; touch " + fifo.name +
+      ".read; else exec python3 -c '" +
+      "import os, socket\na, b = socket.socketpair(); a.settimeout(0.5)\nwhile not os.path.exists(\"" +
+      fifo.name + ".read\"):\n  try: a.recv(1)\n  except TimeoutError: pass'; fi";
   Folder logs;
-  Process job(agent({"--nproc", "2", "--notice_ms", "1500", "--log_dir", logs.path().string(), "--",
+  Process job(agent({"--nproc", "2", "--notice_ms", soon_ms(1500), "--log_dir", logs.path().string(), "--",
                      "/bin/sh", "-c", script}),
               {"PATH=/usr/bin:/bin"});
-  CHECK(eventually(
-      [&] { return contains(job.err(), "no worker has written, computed or read anything for "); }));
+  CHECK(job.wait_for_err("no worker has written, computed or read anything for "));
   CAPTURE(job.err());
-  CHECK(contains(job.err(), "rank 1: read of " + fifo));
+  CHECK(contains(job.err(), "rank 1: read of " + fifo.name));
   CHECK(contains(job.err(), "likely cause: rank 1, which does not wait for another rank"));
   CHECK(contains(read_if_there(logs.path() / "test/attempt_1/1/stacks.txt"), "read"));
-  REQUIRE(write(writer.get(), "line\n", 5) == 5);
+  fifo.write_line();
   CHECK(job.wait() == 0);
   const std::string events = read_if_there(logs.path() / "test/events.jsonl");
   CHECK(contains(events, "\"event\":\"news\",\"kind\":\"no_progress\""));
@@ -90,18 +102,25 @@ TEST_CASE(
 }
 
 TEST_CASE("a program that goes on is told to do so, and one that may be silent is not told of at all") {
-  const std::string script = "sleep 25; i=0; while [ $i -lt 100 ]; do echo $i; sleep 0.1; i=$((i + 1)); done";
-  Process calm(agent({"--notice_ms", "0", "--", "/bin/sh", "-c", "sleep 25"}));
-  Process job(agent({"--notice_ms", "1500", "--", "/bin/sh", "-c", script}));
+  const Folder folder;
+  const Fifo to_calm(folder / "calm"), to_job(folder / "job");
+  const std::string over = folder / "over";
+  Process calm(agent({"--notice_ms", "0", "--", "/bin/sh", "-c", "read line < " + to_calm.name}));
+  Process job(
+      agent({"--notice_ms", "1500", "--", "/bin/sh", "-c",
+             "read line < " + to_job.name + "; until [ -e " + over + " ]; do echo on; sleep 0.1; done"}));
+  CHECK(job.wait_for_err("no worker has written, computed or read anything for "));
+  to_job.write_line();
+  CHECK(job.wait_for_err("the workers get on again, "));
+  write_text(over, "");
   CHECK(job.wait() == 0);
-  CHECK(contains(job.err(), "no worker has written, computed or read anything for "));
-  CHECK(contains(job.err(), "the workers get on again, "));
+  to_calm.write_line();
   CHECK(calm.wait() == 0);
   CHECK(calm.err() == "");
 }
 
 TEST_CASE("workers that neither write nor compute are a stall, and none is blamed where none stands out") {
-  Process job(agent({"--nproc", "2", "--stall_ms", "1500", "--", "/bin/sh", "-c", "exec sleep 1000"}));
+  Process job(agent({"--nproc", "2", "--stall_ms", soon_ms(1500), "--", "/bin/sh", "-c", "exec sleep 1000"}));
   CHECK(job.wait() == 137);
   CAPTURE(job.err());
   CHECK(contains(job.err(), "no progress for 1.5 s: no worker of this node wrote or computed anything"));
@@ -117,7 +136,7 @@ TEST_CASE("of workers that are silent together the one that waits for nobody is 
   const std::string script =
       "if [ $RANK = 1 ]; then sleep 1000; else python3 -c 'import socket; a, b = socket.socketpair(); "
       "a.recv(1)'; fi; true";
-  Process job(agent({"--nproc", "3", "--stall_ms", "2500", "--", "/bin/sh", "-c", script}),
+  Process job(agent({"--nproc", "3", "--stall_ms", soon_ms(2500), "--", "/bin/sh", "-c", script}),
               {"PATH=/usr/bin:/bin"});
   CHECK(job.wait() == 137);
   CAPTURE(job.err());
@@ -135,7 +154,7 @@ TEST_CASE("workers that stop touching their heartbeat files together are judged 
       ": > " + here + "$RANK; until [ -e " + here + "0 ] && [ -e " + here +
       "1 ]; do sleep 0.02; done; touch $DTRUN_HEARTBEAT_FILE; [ $RANK = 1 ] && exec sleep 1000; "
       "exec python3 -c 'import socket; a, b = socket.socketpair(); a.recv(1)'";
-  Process job(agent({"--nproc", "2", "--heartbeat_ms", "4000", "--", "/bin/sh", "-c", script}),
+  Process job(agent({"--nproc", "2", "--heartbeat_ms", soon_ms(4000), "--", "/bin/sh", "-c", script}),
               {"PATH=/usr/bin:/bin"});
   CHECK(job.wait() == 137);
   CAPTURE(job.err());
@@ -145,8 +164,8 @@ TEST_CASE("workers that stop touching their heartbeat files together are judged 
 
 TEST_CASE("where the workers stood is written before a debugger puts its own wait there") {
   Folder logs;
-  Process job(agent({"--nproc", "2", "--stall_ms", "800", "--log_dir", logs.path().string(), "--", "/bin/sh",
-                     "-c", "exec sleep 1000"}));
+  Process job(agent({"--nproc", "2", "--stall_ms", soon_ms(800), "--log_dir", logs.path().string(), "--",
+                     "/bin/sh", "-c", "exec sleep 1000"}));
   CHECK(job.wait() == 137);
   const std::string stacks = read_if_there(logs.path() / "test/attempt_1/1/stacks.txt");
   CAPTURE(stacks);
@@ -155,19 +174,21 @@ TEST_CASE("where the workers stood is written before a debugger puts its own wai
 }
 
 TEST_CASE("one worker's output or computation keeps its waiting peers from being taken for hung") {
-  for (const char* busy :
-       {"for i in $(seq 60); do echo $i; sleep 0.1; done", "timeout 6 sh -c 'while :; do :; done'"}) {
-    const std::string script =
-        std::string("if [ $RANK = 0 ]; then ") + busy + "; else exec sleep 6; fi; exit 0";
-    Process job(agent({"--nproc", "2", "--stall_ms", "3000", "--", "/bin/sh", "-c", script}));
-    CHECK(job.wait() == 0);
-    CHECK(job.err() == "");
+  const auto job = [](const std::string& busy) {
+    const std::string script = "if [ $RANK = 0 ]; then " + busy + "; else exec sleep 6; fi; exit 0";
+    return agent({"--nproc", "2", "--stall_ms", soon_ms(3000), "--", "/bin/sh", "-c", script});
+  };
+  Process writes(job("for i in $(seq 60); do echo $i; sleep 0.1; done"));
+  Process computes(job("timeout 6 sh -c 'while :; do :; done'"));
+  for (Process* one : {&writes, &computes}) {
+    CHECK(one->wait() == 0);
+    CHECK(one->err() == "");
   }
 }
 
 TEST_CASE("a hang uses up a restart like any other failure") {
   const std::string script = "[ $DTRUN_RESTART_COUNT = 1 ] || exec sleep 1000";
-  Process job(agent({"--max_restarts", "1", "--stall_ms", "800", "--", "/bin/sh", "-c", script}));
+  Process job(agent({"--max_restarts", "1", "--stall_ms", soon_ms(800), "--", "/bin/sh", "-c", script}));
   CHECK(job.wait() == 0);
   CHECK(contains(job.err(), "restart 1 of 1"));
 }
@@ -175,7 +196,7 @@ TEST_CASE("a hang uses up a restart like any other failure") {
 TEST_CASE("a stopped agent does not take its workers for hung when it wakes up") {
   // The worker's heartbeats stop with the agent and go on a little after it, as after a suspended machine.
   const std::string script = "while :; do touch $DTRUN_HEARTBEAT_FILE; echo beat; sleep 0.1; done";
-  Process job(agent({"--heartbeat_ms", "4000", "--", "/bin/sh", "-c", script}));
+  Process job(agent({"--heartbeat_ms", soon_ms(4000), "--", "/bin/sh", "-c", script}));
   REQUIRE(job.wait_for_out("beat"));
   pid_t worker = -1;
   for (pid_t pid : dtrun::test::processes_with("echo beat")) {
@@ -200,7 +221,7 @@ TEST_CASE("a worker that waits for us to pass on its output is not hung") {
   REQUIRE(pipe(ends) == 0);
   const std::string out = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(ends[1]);
   const std::string command =
-      "exec " + dtrun::test::shell_text(agent_with({"--stall_ms", "600"}, {"bulk", "50"}));
+      "exec " + dtrun::test::shell_text(agent_with({"--stall_ms", soon_ms(600)}, {"bulk", "50"}));
   Process job({"/bin/sh", "-c", command + " > " + out});
   CHECK_FALSE(eventually([&] { return !is_alive(job.pid()) || contains(job.err(), "no progress"); },
                          std::chrono::milliseconds(3000)));
@@ -215,10 +236,10 @@ TEST_CASE("a worker that waits for us to pass on its output is not hung") {
 }
 
 TEST_CASE("a worker of the built-in trainer's kind hangs when its pulse stands still, though it reports") {
-  Process job(trainer_agent({"--heartbeat_ms", "1000"}), {"TEST_WORKER_MODE=hang"});
+  Process job(trainer_agent({"--heartbeat_ms", soon_ms(1000)}), {"TEST_WORKER_MODE=hang"});
   CHECK(job.wait() == 137);
   CHECK(contains(job.err(), "rank 0: no progress for 1 s"));
-  Process alive(trainer_agent({"--heartbeat_ms", "1000"}), {"TEST_WORKER_MODE=slow"});
+  Process alive(trainer_agent({"--heartbeat_ms", soon_ms(1000)}), {"TEST_WORKER_MODE=slow"});
   CHECK(alive.wait() == 0);
   CHECK_FALSE(contains(alive.err(), "no progress"));
 }
@@ -226,7 +247,7 @@ TEST_CASE("a worker of the built-in trainer's kind hangs when its pulse stands s
 TEST_CASE(
     "of workers that fall silent together only the one that does not wait is ended, and the other goes on") {
   // Workers whose silences begin within half of that time count as silent together.
-  Process job(trainer_agent({"--nproc", "2", "--max_restarts", "1", "--heartbeat_ms", "4000"}),
+  Process job(trainer_agent({"--nproc", "2", "--max_restarts", "1", "--heartbeat_ms", soon_ms(4000)}),
               {"TEST_WORKER_MODE=hang_together"});
   CHECK_MESSAGE(job.wait() == 0, job.err());
   CHECK_MESSAGE(contains(job.err(), "rank 0 hangs: "), job.err());

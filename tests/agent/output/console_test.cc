@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <thread>
 
 #include "agent/output/terminal_console.h"
@@ -51,32 +52,31 @@ class OwnTerminal {
 
 // It says that it can be written while it has room for less than that.
 TEST_CASE("a terminal that takes nothing holds nobody up, and loses no byte") {
-  using std::chrono::steady_clock;
   for (const std::size_t length : {10, 100, 1000}) {
     CAPTURE(length);
     std::string said, shown;
     while (said.size() < 400'000) said += std::string(length - 1, 'a' + said.size() % 26) + "\n";
-    steady_clock::duration took{};
+    bool was_first = false;
     {
       const OwnTerminal terminal;
       Loop loop;
       TerminalConsole console(loop, dtrun::ColourMode::kAuto, [](bool) {});
+      std::promise<void> written;
       std::atomic<bool> all_read = false;
       std::thread reader([&] {
-        std::this_thread::sleep_for(std::chrono::seconds(1));
+        was_first = written.get_future().wait_for(std::chrono::seconds(20)) == std::future_status::ready;
         shown = terminal.read_whole(said.size());
         all_read = true;
       });
-      const auto start = steady_clock::now();
       console.write(Console::Stream::kOut, said);
-      took = steady_clock::now() - start;
+      written.set_value();
       while (!all_read) {
-        loop.call_at(steady_clock::now() + std::chrono::milliseconds(10), [] {});
+        loop.call_at(Loop::Clock::now() + std::chrono::milliseconds(10), [] {});
         static_cast<void>(loop.run_once());
       }
       reader.join();
     }
-    CHECK(took < std::chrono::milliseconds(800));
+    CHECK(was_first);  // write() came back before anybody read
     CHECK(shown == said);
   }
 }
