@@ -199,14 +199,13 @@ class Bench:
         job.write_text(json.dumps({**config, "output_dir": str(job.parent / "run")}))
         return job
 
-    def train(self, config, limit_s, environment=None, restarts=0, beside=contextlib.nullcontext):
-        """The lines of metrics.jsonl of a job with one worker; the rest of its output is removed. While it runs, it does so
-        in the context that `beside` makes of its folder. What it computed with gets into the row."""
+    def train(self, config, limit_s, environment=None, restarts=0):
+        """The lines of metrics.jsonl of a job with one worker; the rest of its output is removed. What it computed with gets
+        into the row."""
         job = self.job(config)
         try:
-            with beside(job.parent):
-                self.program(["bin/dtrun", "--standalone", "--nproc_per_node", "1", "--max_restarts", str(restarts), str(job)],
-                             limit_s, environment)
+            self.program(["bin/dtrun", "--standalone", "--nproc_per_node", "1", "--max_restarts", str(restarts), str(job)],
+                         limit_s, environment)
             metrics = read_metrics(job.parent)
         finally:
             shutil.rmtree(job.parent, ignore_errors=True)

@@ -1,21 +1,18 @@
 """The parts of scripts/bench_gpu. A part is a function of a Bench, and makes checks."""
 
-import contextlib
 import functools
 import json
-import os
 import pathlib
 import re
 import shutil
 import signal
 import statistics
-import threading
+import uuid
 
 from bench_common import ROOT, BenchError
-from bench_gpu_checks import MARK, Skip, events, read_metrics
+from bench_gpu_checks import Skip, events
 from bench_gpu_jobs import gpt2_config, gpt2_steps, last_hash, sizes_of, text_config, tokens, tokens_per_second
 from bench_gpu_pack import CUDNN_TESTS, GPU_TESTS
-from bench_processes import processes_with
 
 TORCH_SCRIPT = ROOT / "scripts/lib/bench_gpu_torch.py"
 TORCH_LIMIT_S = 200  # a first import from a cold disk, and most of a minute to compile GPT-2
@@ -145,52 +142,15 @@ def same_as(first, train, config):
 
 
 def train_with_kill(bench, config, limit_s):
-    """Kills the worker once it has trained a quarter; dtrun starts another one, which goes on from a checkpoint."""
+    """The worker is killed once it has trained a quarter; dtrun starts another one, which goes on from a checkpoint."""
     steps = config["train"]["max_steps"]
     config = {**config, "train": {**config["train"], "save_steps": steps // 8}}
-    metrics = bench.train(config, limit_s, restarts=1, beside=lambda folder: killed_after(bench, folder, steps // 4))
+    mark = bench.scratch / f"killed-{uuid.uuid4().hex}"
+    stop = {"DTRUN_TEST_STOP": f"updated:rank=0:count={steps // 4}:once={mark}:signal={signal.SIGKILL:d}"}
+    metrics = bench.train(config, limit_s, stop, restarts=1)
     if len({line["generation"] for line in events(metrics, "start")}) < 2:
-        raise BenchError("the worker was gone before it could be killed")
+        raise BenchError("the worker was not killed")
     return metrics
-
-
-@contextlib.contextmanager
-def killed_after(bench, folder, step):
-    """While the job in `folder` runs."""
-    def kill():
-        workers = []
-        while not ended.wait(0.005):
-            workers = workers or list(workers_of(bench))  # takes longer than some steps
-            if workers and trained_steps(folder) >= step:
-                for pid in workers:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-                return
-
-    ended = threading.Event()
-    killer = threading.Thread(target=kill, daemon=True)
-    killer.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        killer.join()
-
-
-def trained_steps(folder):
-    """While metrics.jsonl is written its last line may be half there."""
-    try:
-        return max((line["step"] for line in events(read_metrics(folder), "train")), default=0)
-    except ValueError:
-        return 0
-
-
-def workers_of(bench):
-    """Of the job that runs: there is one at a time."""
-    for pid in processes_with(f"{MARK}={bench.mark}"):
-        with contextlib.suppress(OSError):
-            if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "dtrun-worker":
-                yield pid
 
 
 PARTS = {"gpus": gpus, "tests": tests, "gpt2": gpt2, "determinism": determinism}

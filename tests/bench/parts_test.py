@@ -14,17 +14,18 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 sys.dont_write_bytecode = True
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
-sys.path.insert(0, str(SCRIPTS / "lib"))
+sys.path[:0] = [str(SCRIPTS / "lib"), str(SCRIPTS.parent / "tests/support")]
 import bench_common
 import bench_processes
+import cases
+from clock import Stopwatch
+from jobs import exit_code, wait_for
 
 DTRUN = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else None
-LIMIT_S = 100
 
 
 def processes_in(folder):
@@ -59,7 +60,7 @@ class Bench:
         """Exit code, table and numbers."""
         with self.start(*options) as program:
             try:
-                table, notes = program.communicate(timeout=LIMIT_S)
+                table, notes = program.communicate()
             finally:
                 program.terminate()
         return program.returncode, table, self.numbers(notes)
@@ -114,9 +115,9 @@ class PartsTest(unittest.TestCase):
 
     def test_without_a_peer_and_with_a_launcher_that_dies_each_row_says_so(self):
         with Bench("exit 3") as bench:
-            begin = time.monotonic()
+            watch = Stopwatch()
             code, table, numbers = bench.run("--only", "peer", "--python", "/nonexistent/python")
-            self.assertLess(time.monotonic() - begin, 30, "it waited for a launcher that had ended")
+            self.assertLess(watch.fair(), 30, "it waited for a launcher that had ended")
         self.assertEqual(code, 1, table)
         self.check_row(table, "torchrun", "failed: no Python here has PyTorch")
         self.check_row(table, "/bin/true on 2 workers", "failed: exit code 3$")
@@ -149,20 +150,20 @@ class PartsTest(unittest.TestCase):
 
     def test_a_program_without_an_end_is_killed_with_all_that_it_started(self):
         folder = self.enterContext(tempfile.TemporaryDirectory())
-        begin = time.monotonic()
+        watch = Stopwatch()
         with self.assertRaisesRegex(bench_common.BenchError, "^no end within 0.5 s$"):
             bench_processes.run(["sh", "-c", f"trap '' TERM; cd {folder}; sleep 600 & sleep 600"], limit_s=0.5)
-        self.assertLess(time.monotonic() - begin, 30)
-        self.wait_for(lambda: not list(processes_in(folder)))
+        self.assertLess(watch.fair(), 30)
+        wait_for(lambda: not list(processes_in(folder)))
 
     def test_an_interrupt_keeps_what_was_measured_and_leaves_no_process(self):
         for number in (signal.SIGINT, signal.SIGTERM):
             with self.subTest(number), Bench(f'exec "{DTRUN}" "$@"') as bench, bench.start("--only", "launch") as program:
                 while "idle workers" not in program.stderr.readline():
                     self.assertIsNone(program.poll())
-                self.wait_for(lambda: any(line.startswith("sleep") for line in processes_in(bench.root)))
+                wait_for(lambda: any(line.startswith("sleep") for line in processes_in(bench.root)))
                 program.send_signal(number)
-                table, notes = program.communicate(timeout=LIMIT_S)
+                table, notes = program.communicate()
                 self.assertEqual(program.returncode, 130, notes)
                 self.check_row(table, "dtrun --version", r"[0-9.]+ ms")
                 self.check_row(table, "agent's memory and CPU time", "not measured$")
@@ -170,7 +171,7 @@ class PartsTest(unittest.TestCase):
                 self.assertTrue(numbers["interrupted"])
                 self.assertGreater(numbers["launch"]["dtrun_version_ms"]["median"], 0)
                 self.assertNotIn("agent", numbers["launch"])
-                self.wait_for(lambda: not list(processes_in(bench.root)))
+                wait_for(lambda: not list(processes_in(bench.root)))
 
     def test_workers_meet_where_the_agents_hold_master_port_and_notice_a_death(self):
         with socket.create_server(("127.0.0.1", 0)) as agents_store:
@@ -183,17 +184,11 @@ class PartsTest(unittest.TestCase):
                     self.assertEqual([worker.stdout.readline() for worker in workers],
                                      ["up rank=0 world=2\n", "up rank=1 world=2\n"])
                     workers[1].kill()
-                    self.assertEqual(workers[0].wait(LIMIT_S), 1)
+                    self.assertEqual(exit_code(workers[0]), 1)
                 finally:
                     for worker in workers:
                         worker.kill()
 
-    def wait_for(self, happened, limit_s=20):
-        deadline = time.monotonic() + limit_s
-        while not happened():
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.02)
-
 
 if __name__ == "__main__":
-    unittest.main()
+    cases.run()
