@@ -23,26 +23,18 @@ import time
 import unittest
 import urllib.parse
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
 import browser
+import cases
+from clock import Stopwatch
+from jobs import exit_code, free_port, lines_of, status, wait_for
 
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 DTRUN = BUILD / "bin/dtrun"
-LIMIT_S = 90
-# Of a machine that has time; one that is busy may take its time.
-SEEN_WITHIN_S = 2 if os.getloadavg()[0] < os.cpu_count() else 10
+SEEN_WITHIN_S = 2
 SAID_FROM_S = 2  # the page names the part of a job's life that it does not show from this length on
-EXIT_SKIPPED = 77
 NOBODY = 65534
-
-
-def wait_for(condition, limit=LIMIT_S):
-    until = time.monotonic() + limit
-    while time.monotonic() < until:
-        if result := condition():
-            return result
-        time.sleep(0.05)
-    raise AssertionError("not so in time: " + getattr(condition, "__name__", "condition"))
 
 
 class Job:
@@ -72,9 +64,7 @@ class Job:
                         "train.save_steps=100", "train.eval_steps=400", f"train.num_train_epochs={self.epochs}")
 
     def status(self):
-        asked = subprocess.run([DTRUN, "status", self.id, "--json", *self.where()], capture_output=True, text=True, env=self.environment,
-                               check=False)
-        return json.loads(asked.stdout)[0] if asked.returncode == 0 else {}
+        return status(DTRUN, self.id, *self.where(), env=self.environment)
 
     def where(self):
         return ()
@@ -87,17 +77,14 @@ class Job:
         return (self.folder / "told").read_text()
 
     def lines(self, event):
-        with contextlib.suppress(FileNotFoundError):
-            lines = [json.loads(line) for line in (self.folder / "run/metrics.jsonl").read_text().splitlines()]
-            return [line for line in lines if line["event"] == event]
-        return []
+        return lines_of(self.folder / "run/metrics.jsonl", event)
 
     def threads(self):
         tasks = pathlib.Path(f"/proc/{self.process.pid}/task")
         return {(task / "comm").read_text().strip() for task in tasks.iterdir()}
 
     def ask(self, path, method="GET", **headers):
-        connection = http.client.HTTPConnection(self.address.hostname, self.address.port, timeout=20)
+        connection = http.client.HTTPConnection(self.address.hostname, self.address.port)
         connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
         answer = connection.getresponse()
         body = answer.read().decode() if "event-stream" not in answer.headers["Content-Type"] else ""
@@ -105,7 +92,7 @@ class Job:
         return answer.status, body, answer.headers
 
     def connect(self, words=b""):
-        connection = socket.create_connection((self.address.hostname, self.address.port), timeout=20)
+        connection = socket.create_connection((self.address.hostname, self.address.port))
         connection.sendall(words)
         return connection
 
@@ -113,13 +100,8 @@ class Job:
         for process in reversed(self.processes):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
-            process.wait(LIMIT_S)
+            exit_code(process)
         shutil.rmtree(self.folder)
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 # A process whose workers share no memory with those outside of it, as if it were another host.
@@ -221,10 +203,10 @@ class HttpTest(unittest.TestCase):
             self.assertEqual(self.job.ask("/healthz")[0], 200)
             descriptors = len(os.listdir(f"/proc/{self.job.process.pid}/fd"))
             self.assertLess(descriptors, 200)
-            began = time.monotonic()  # slow as they are, they have 10 s
+            watch = Stopwatch()  # slow as they are, they have 10 s
             with concurrent.futures.ThreadPoolExecutor(len(slow)) as waiting:
                 list(waiting.map(rest_of, slow))
-            self.assertLess(time.monotonic() - began, 60)
+            self.assertLess(watch.fair(), 60)
 
     def test_too_many_streams_are_refused(self):
         with contextlib.ExitStack() as held:
@@ -257,7 +239,7 @@ class BoundTest(unittest.TestCase):
         trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
 
         def ask(path):
-            connection = http.client.HTTPSConnection(address, job.address.port, timeout=20, context=trusting)
+            connection = http.client.HTTPSConnection(address, job.address.port, context=trusting)
             with contextlib.closing(connection):
                 connection.request("GET", path)
                 answer = connection.getresponse()
@@ -332,9 +314,9 @@ class BrowserTest(unittest.TestCase):
         self.assert_ranks_are_the_status()
         os.kill(self.job.status()["nodes"][1]["pids"][0], signal.SIGKILL)  # of a node that is not apart
         seen = "return [...document.querySelectorAll('#events .failure')].map(e => e.textContent)"
-        began = time.monotonic()
+        watch = Stopwatch()
         failures = wait_for(lambda: driver.execute_script(seen))
-        self.assertLess(time.monotonic() - began, SEEN_WITHIN_S)
+        self.assertLess(watch.fair(), SEEN_WITHIN_S)
         self.assertIn("SIGKILL", failures[0])
         wait_for(lambda: self.shown()["restarts"] == 1 and self.shown()["world size"] == 2)
         step = self.told()["step"] or 0
@@ -513,7 +495,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--pictures"]:
         make_pictures(pathlib.Path(sys.argv[2]))
         sys.exit(0)
-    result = unittest.main(exit=False).result
-    for test, reason in result.skipped:
-        print(f"skipped: {test}: {reason}", file=sys.stderr)
-    sys.exit(1 if not result.wasSuccessful() else EXIT_SKIPPED if result.skipped else 0)
+    cases.run()

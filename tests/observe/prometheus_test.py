@@ -4,7 +4,6 @@ that dtrun ships.
   prometheus_test.py BUILD [unittest options…]
 """
 
-import contextlib
 import json
 import math
 import os
@@ -12,48 +11,26 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 import urllib.error
 import urllib.parse
 import urllib.request
 
-BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
+import cases
+from clock import Stopwatch, soon
+from jobs import exit_code, free_port, lines_of, status, wait_for
+
+BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 SHIPPED = ROOT / "configs/prometheus"
 DTRUN = BUILD / "bin/dtrun"
-LIMIT_S = 90
-EXIT_SKIPPED = 77
-SCRAPE_S = 0.5  # and its limit: a busy machine needs some time
-WINDOW_S = 10  # of rates
-PERIODS_S = 4  # the coordinator hears of steps once a second, so the mean of whole seconds is compared
-
-
-def free_port():
-    with socket.socket() as any_socket:
-        any_socket.bind(("127.0.0.1", 0))
-        return any_socket.getsockname()[1]
-
-
-def wait_for(condition, what):
-    until = time.monotonic() + LIMIT_S
-    while time.monotonic() < until:
-        if result := condition():
-            return result
-        time.sleep(0.1)
-    raise AssertionError(f"not so in {LIMIT_S} s: {what}")
-
-
-def lines_of(file, event):
-    with contextlib.suppress(FileNotFoundError):
-        lines = file.read_text().splitlines(keepends=True)
-        return [line for line in map(json.loads, (line for line in lines if line.endswith("\n"))) if line["event"] == event]
-    return []
+SCRAPE_MS = 700  # and its limit; not in step with reports, of which there is one a second
+SAMPLES = 20  # of the steady part
+LATE_S = 2  # at most, since the coordinator hears of steps once a second
 
 
 class Job:
@@ -71,7 +48,7 @@ class Job:
             for _ in range(2)]  # that with the coordinator has the page
 
     def metrics(self):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics") as answer:
             return answer.read().decode(), answer.headers["Content-Type"]
 
     def kill_worker(self, rank):
@@ -82,18 +59,19 @@ class Job:
         for node in self.nodes:
             node.send_signal(signal.SIGTERM)
         for node in self.nodes:
-            node.wait(LIMIT_S)
+            exit_code(node)
         self.told.close()
 
 
 class Prometheus:
-    """It scrapes `port` every SCRAPE_S seconds, with the rules that dtrun ships."""
+    """It scrapes `port` every SCRAPE_MS, with the rules that dtrun ships."""
 
     def __init__(self, folder, port):
         self.port = free_port()
+        soon(SCRAPE_MS / 1000)
         shutil.copy(SHIPPED / "alerts.yml", folder)
         (folder / "prometheus.yml").write_text(
-            "global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 1s}\nrule_files: [alerts.yml]\n"
+            f"global: {{scrape_interval: {SCRAPE_MS}ms, scrape_timeout: {SCRAPE_MS}ms, evaluation_interval: 1s}}\nrule_files: [alerts.yml]\n"
             f"scrape_configs: [{{job_name: dtrun, static_configs: [{{targets: ['127.0.0.1:{port}']}}]}}]\n")
         self.process = subprocess.Popen(
             ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
@@ -101,14 +79,14 @@ class Prometheus:
 
     def close(self):
         self.process.terminate()
-        self.process.wait(LIMIT_S)
+        exit_code(self.process)
 
-    def query(self, expression, at=None):
-        """[(labels, value)]; none as long as it does not answer."""
-        values = {"query": expression, **({"time": at} if at else {})}
+    def ask(self, expression):
+        """Nothing as long as it does not answer."""
+        words = urllib.parse.urlencode({"query": expression})
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/query?{urllib.parse.urlencode(values)}", timeout=10) as answer:
-                return [(one["metric"], float(one["value"][1])) for one in json.load(answer)["data"]["result"]]
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/query?{words}") as answer:
+                return json.load(answer)["data"]["result"]
         except urllib.error.HTTPError as refusal:
             if refusal.code == 503:  # it is starting
                 return []
@@ -118,11 +96,15 @@ class Prometheus:
 
     def fault(self):
         """What it says of a scrape that failed."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/targets", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/targets") as answer:
             return [target["lastError"] for target in json.load(answer)["data"]["activeTargets"]]
 
-    def value(self, expression, at=None):
-        found = self.query(expression, at)
+    def query(self, expression):
+        """[(labels, value)]"""
+        return [(one["metric"], float(one["value"][1])) for one in self.ask(expression)]
+
+    def value(self, expression):
+        found = self.query(expression)
         return found[0][1] if len(found) == 1 else math.nan
 
 
@@ -153,8 +135,11 @@ class PrometheusTest(unittest.TestCase):
         cls.prometheus = Prometheus(cls.folder, cls.job.port)
         cls.addClassCleanup(cls.prometheus.close)
         wait_for(lambda: cls.prometheus.value("dtrun_train_steps_total") > 0, "a first scrape")
-        cls.steady_from = time.time()
-        time.sleep(WINDOW_S + PERIODS_S + 1)  # rates are of time
+        watch = Stopwatch()
+        counter = "dtrun_train_steps_total[10m]"
+        wait_for(lambda: cls.prometheus.value(f"count_over_time({counter})") >= SAMPLES, f"{SAMPLES} scrapes")
+        cls.samples = [(at, int(steps)) for at, steps in cls.prometheus.ask(counter)[0]["values"]]
+        cls.stalled_s = watch.wall() - watch.fair()
         cls.job.kill_worker(1)
         wait_for(lambda: cls.prometheus.value("dtrun_job_restarts_total") == 1, "a restart")
         whole = "dtrun_world_size == 2 and on (run_id) dtrun_job_phase{phase='running'} == 1 and on (run_id) dtrun_train_step > 0"
@@ -174,21 +159,16 @@ class PrometheusTest(unittest.TestCase):
             for labels, resets in series:
                 self.assertEqual(resets, 0, f"{counter} {labels}")
 
-    def test_the_rate_of_steps_is_that_of_the_log(self):
+    def test_steps_are_counted_as_they_are_in_the_log_and_a_moment_later(self):
         done_at = {line["step"]: line["time"] for line in lines_of(self.job.output / "metrics.jsonl", "train")}
-        ratios = []
-        for scrape in range(int(PERIODS_S / SCRAPE_S)):
-            at = self.steady_from + WINDOW_S + scrape * SCRAPE_S
-            # The log's rate is that of the same steps: the coordinator hears of them a moment later.
-            first, last = (self.prometheus.value(f"{edge}_over_time(dtrun_train_steps_total[{WINDOW_S}s])", at) for edge in ("min", "max"))
-            of_log = (last - first) / (done_at[last] - done_at[first])
-            ratios.append(self.prometheus.value(f"rate(dtrun_train_steps_total[{WINDOW_S}s])", at) / of_log)
-        print(f"rate of steps against the log: mean {statistics.mean(ratios):.4f} of {min(ratios):.4f} to {max(ratios):.4f}")
-        self.assertLess(abs(statistics.mean(ratios) - 1), 0.02, ratios)
+        late = [at - done_at[steps] for at, steps in self.samples]
+        print(f"steps are counted {min(late):.2f} to {max(late):.2f} s after the log has them, stalled for {self.stalled_s:.2f} s")
+        self.assertGreaterEqual(min(late), 0)
+        self.assertLess(max(late), LATE_S + self.stalled_s)
+        self.assertLess(min(late[-10:]), LATE_S / 2 + self.stalled_s)  # none is lost
 
     def test_failures_checkpoints_and_step_durations_are_those_of_the_run(self):
-        run = json.loads(subprocess.run([DTRUN, "status", "scraped", "--json"], capture_output=True, check=True,
-                                        env={**os.environ, "XDG_RUNTIME_DIR": str(self.folder)}).stdout)[0]
+        run = status(DTRUN, "scraped", env={**os.environ, "XDG_RUNTIME_DIR": str(self.folder)})
         self.assertEqual(run["failures"], {"exit": 0, "signal": 1, "out_of_memory": 0, "hung": 0, "node_lost": 0})
         self.assertEqual(self.prometheus.query("dtrun_job_failures_total > 0")[0][0]["cause"], "signal")
         # Each checkpoint of the log is on the disk a moment later, and known to the one that scrapes.
@@ -255,7 +235,4 @@ class PrometheusTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    result = unittest.main(exit=False).result
-    for test, reason in result.skipped:
-        print(f"skipped: {test}: {reason}", file=sys.stderr)
-    sys.exit(1 if not result.wasSuccessful() else EXIT_SKIPPED if result.skipped else 0)
+    cases.run()

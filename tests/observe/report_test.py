@@ -9,51 +9,33 @@ import math
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
 import browser
+import cases
+from jobs import lines_of, stopping_dtrun, wait_for
 
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 DTRUN = BUILD / "bin/dtrun"
-LIMIT_S = 90
-EXIT_SKIPPED = 77
 STEPS = 40
-KILLED_AFTER = 15
+KILLED_IN = 16  # steps
 
 
 def run(*words, code=0):
-    done = subprocess.run([DTRUN, *words], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    done = subprocess.run([DTRUN, *words], capture_output=True, text=True, check=False)
     assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr
 
 
-def job(output, *words):
-    return [DTRUN, "--standalone", "--nproc_per_node", "2", "--max_restarts", "3", "--progress", "none",
+def job(output, *words, dtrun=DTRUN):
+    return [dtrun, "--standalone", "--nproc_per_node", "2", "--max_restarts", "3", "--progress", "none",
             ROOT / "configs/fashion_mnist_convnet.json", "train.logging_steps=1", "train.eval_steps=10",
             f"train.max_steps={STEPS}", f"output_dir={output}", *words]
-
-
-def lines_of(file, event):
-    try:
-        lines = [json.loads(line) for line in file.read_text().splitlines()]
-    except (FileNotFoundError, json.JSONDecodeError):
-        return []
-    return [line for line in lines if line["event"] == event]
-
-
-def wait_for(condition):
-    until = time.monotonic() + LIMIT_S
-    while time.monotonic() < until:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
 
 
 class ReportTest(unittest.TestCase):
@@ -68,11 +50,9 @@ class ReportTest(unittest.TestCase):
 
     @classmethod
     def train_through_a_kill(cls):
-        process = subprocess.Popen(job(cls.output, "train.learning_rate=0.04"), stderr=subprocess.DEVNULL)
-        assert wait_for(lambda: len(lines_of(cls.output / "metrics.jsonl", "train")) > KILLED_AFTER)
-        victim = [event for event in lines_of(cls.output / "events.jsonl", "worker_started") if event["rank"] == 1][-1]
-        os.kill(victim["pid"], signal.SIGKILL)
-        assert process.wait(LIMIT_S) == 0
+        stop = f"updated:rank=1:count={KILLED_IN}:once={cls.folder / 'killed'}:signal=9"
+        subprocess.run(job(cls.output, "train.learning_rate=0.04", dtrun=stopping_dtrun(BUILD, cls.folder)), check=True,
+                       stderr=subprocess.DEVNULL, env={**os.environ, "DTRUN_TEST_STOP": stop})
 
     def open(self, page):
         if self.driver is None:
@@ -127,13 +107,13 @@ class ReportTest(unittest.TestCase):
             browser.resize(self.driver, width, 900)
             def fits(width=width):  # the curves are drawn anew behind the page's layout
                 return self.driver.execute_script("return document.documentElement.scrollWidth") <= width
-            self.assertTrue(wait_for(fits), f"a page of {width} pixels is wider")
+            wait_for(fits, f"a page of {width} pixels is not wider")
             self.assertGreater(self.driver.execute_script(
                 "return Math.min(...[...document.querySelectorAll('.curves canvas')].map(c => c.clientWidth))"), 250)
 
     def test_two_runs_are_compared_in_one_picture(self):
         other = self.folder / "other"
-        subprocess.run(job(other), check=True, timeout=LIMIT_S, stderr=subprocess.DEVNULL)
+        subprocess.run(job(other), check=True, stderr=subprocess.DEVNULL)
         run("report", "--compare", self.output, other, "-o", self.folder / "both.html")
         self.open(self.folder / "both.html")
         for letter, folder in (("A", self.output), ("B", other)):
@@ -163,7 +143,7 @@ class ReportTest(unittest.TestCase):
         logs, output = self.folder / "logs", self.folder / "logged"
         for name in ("first", "second"):
             subprocess.run([*job(output)[:2], "--rdzv_id", name, "--log_dir", logs, *job(output, "train.max_steps=5")[2:]], check=True,
-                           timeout=LIMIT_S, stderr=subprocess.DEVNULL)
+                           stderr=subprocess.DEVNULL)
         shutil.rmtree(output / "checkpoints")
         page = json.loads(run("report", logs, "--json"))
         self.assertEqual(page["facts"]["run id"], "second")
@@ -180,7 +160,4 @@ class ReportTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    result = unittest.main(exit=False).result
-    for test, reason in result.skipped:
-        print(f"skipped: {test}: {reason}", file=sys.stderr)
-    sys.exit(1 if not result.wasSuccessful() else EXIT_SKIPPED if result.skipped else 0)
+    cases.run()

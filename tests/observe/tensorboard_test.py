@@ -4,30 +4,30 @@ each step once.
   tensorboard_test.py BUILD [unittest options…]
 """
 
-import contextlib
 import json
 import os
 import pathlib
 import signal
-import socket
 import struct
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 import urllib.request
 import venv
 
-BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
+import cases
+from clock import eventually
+from jobs import exit_code, free_port, lines_of, stopping_dtrun, wait_for
+
+BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 VENV = BUILD / "tensorboard"
-JOB = [BUILD / "bin/dtrun", "--standalone", "--nproc_per_node", "2", ROOT / "configs/fashion_mnist_convnet.json",
+JOB = ["--standalone", "--nproc_per_node", "2", ROOT / "configs/fashion_mnist_convnet.json",
        "train.report_to=tensorboard", "train.logging_steps=1", "train.save_steps=10", "train.eval_steps=10", "train.max_steps=40"]
-KILLED_AFTER = 15  # steps: the newest checkpoint is older
+HELD_IN = 16  # steps: the newest checkpoint is older
 READERS = {"fast": "true", "python": "false"}  # --load_fast
-LIMIT_S = 90
-EXIT_SKIPPED = 77
 
 
 def tensorboard():
@@ -41,12 +41,6 @@ def tensorboard():
             print(done.stderr, file=sys.stderr)
             return None
     return program
-
-
-def free_port():
-    with socket.socket() as any_socket:
-        any_socket.bind(("127.0.0.1", 0))
-        return any_socket.getsockname()[1]
 
 
 def as_float(value):
@@ -64,32 +58,16 @@ class Board:
 
     def close(self):
         os.killpg(self.process.pid, signal.SIGTERM)
-        self.process.wait(LIMIT_S)
+        exit_code(self.process)
         self.log.close()
 
     def points(self, tag):
         """[(step, value)], as its page asks for them; none as long as it does not answer."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/data/plugin/scalars/scalars?run=.&tag={tag}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/data/plugin/scalars/scalars?run=.&tag={tag}") as answer:
                 return [(step, value) for _, step, value in json.load(answer)]
         except OSError:
             return []
-
-
-def lines_of(output, event):
-    with contextlib.suppress(FileNotFoundError):
-        lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
-        return [line for line in lines if line["event"] == event]
-    return []
-
-
-def wait_for(condition):
-    until = time.monotonic() + LIMIT_S
-    while time.monotonic() < until:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 class TensorBoardTest(unittest.TestCase):
@@ -97,36 +75,38 @@ class TensorBoardTest(unittest.TestCase):
         program = tensorboard()
         if program is None:
             self.skipTest("tensorboard cannot be had from PyPI here")
-        self.output = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="dtrun-tensorboard-test-"))) / "run"
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="dtrun-tensorboard-test-")))
+        self.output = self.folder / "run"
         (self.output / "runs").mkdir(parents=True)
         self.boards = {name: Board(program, self.output / "runs", fast) for name, fast in READERS.items()}
         for board in self.boards.values():
             self.addCleanup(board.close)
 
+    def lines(self, event):
+        return lines_of(self.output / "metrics.jsonl", event)
+
     def expected(self, event, name):
-        return [(line["step"], as_float(line[name])) for line in lines_of(self.output, event)]
+        return [(line["step"], as_float(line[name])) for line in self.lines(event)]
 
     def test_both_readers_show_each_point_of_the_log_once_through_a_kill(self):
-        job = subprocess.Popen([*JOB, f"output_dir={self.output}"], stdout=subprocess.DEVNULL, start_new_session=True)
-        self.assertTrue(wait_for(lambda: len(lines_of(self.output, "train")) > KILLED_AFTER))
+        held = f"updated:rank=0:count={HELD_IN}:after={self.folder / 'never'}"
+        job = subprocess.Popen([stopping_dtrun(BUILD, self.folder), *JOB, f"output_dir={self.output}"], stdout=subprocess.DEVNULL,
+                               start_new_session=True, env={**os.environ, "DTRUN_TEST_STOP": held})
+        wait_for(lambda: len(self.lines("train")) == HELD_IN - 1)
         os.killpg(job.pid, signal.SIGKILL)
         job.wait()
-        killed_at = lines_of(self.output, "train")[-1]["step"]
         for name, board in self.boards.items():  # they have read what will count no more
-            self.assertTrue(wait_for(lambda board=board: len(board.points("train/loss")) >= killed_at), name)
-        subprocess.run([*JOB, f"output_dir={self.output}"], stdout=subprocess.DEVNULL, check=True, timeout=LIMIT_S)
-        self.assertGreater(killed_at, lines_of(self.output, "start")[-1]["step"])  # some steps were done again
+            wait_for(lambda board=board: len(board.points("train/loss")) == HELD_IN - 1, name)
+        subprocess.run([BUILD / "bin/dtrun", *JOB, f"output_dir={self.output}"], stdout=subprocess.DEVNULL, check=True)
+        self.assertGreater(HELD_IN - 1, self.lines("start")[-1]["step"])  # some steps were done again
         self.assertEqual(len(list((self.output / "runs").iterdir())), 2)
         for name, board in self.boards.items():
             for event, key in (("train", "loss"), ("train", "learning_rate"), ("eval", "loss"), ("eval", "accuracy")):
                 expected = self.expected(event, key)
                 self.assertTrue(expected)
-                wait_for(lambda: board.points(f"{event}/{key}") == expected)
+                eventually(lambda: board.points(f"{event}/{key}") == expected)
                 self.assertEqual(board.points(f"{event}/{key}"), expected, f"{name}: {event}/{key}")
 
 
 if __name__ == "__main__":
-    result = unittest.main(exit=False).result
-    for test, reason in result.skipped:
-        print(f"skipped: {test}: {reason}", file=sys.stderr)
-    sys.exit(1 if not result.wasSuccessful() else EXIT_SKIPPED if result.skipped else 0)
+    cases.run()
