@@ -3,19 +3,20 @@
 import json
 import os
 import pathlib
-import signal
 import sys
 import tempfile
 import unittest
 from unittest import mock
 
 sys.dont_write_bytecode = True
-SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
-sys.path.insert(0, str(SCRIPTS / "lib"))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "scripts/lib"), str(ROOT / "tests/support")]
+import cases
 import chaos_faults
 import chaos_plan
 import chaos_run
 from chaos_plan import Step
+from jobs import wait_for
 
 
 def steps_of(text):
@@ -255,7 +256,7 @@ class MetricsTest(unittest.TestCase):
 
     def test_a_process_that_outlives_the_job_is_found_and_named(self):
         (self.folder / "ready.jsonl").write_text(self.line(1, 1))
-        leaves_one = ["sh", "-c", f"cp {self.folder}/ready.jsonl {self.path}; setsid sleep 300 & sleep 0.3"]
+        leaves_one = ["sh", "-c", f"cp {self.folder}/ready.jsonl {self.path}; setsid sleep 300 & until grep -qs sleep /proc/$!/comm; do :; done"]
         training = chaos_run.Training(self.folder, self.path, 1, 1, 1, leaves_one)
         with mock.patch.object(chaos_run, "LEFTOVER_LIMIT_S", 0.2):
             outcome = chaos_run.outcome_of(training)
@@ -265,8 +266,8 @@ class MetricsTest(unittest.TestCase):
     def test_workers_that_outlive_their_agent_are_found_and_named(self):
         orphans_one = ["sh", "-c", "LOCAL_RANK=0 setsid sleep 300 & wait"]
         with chaos_run.Training(self.folder, self.path, 1, 1, 1, orphans_one) as training:
-            self.assertTrue(training.wait_for(lambda: training.workers(0), 20))
-            worker = training.workers(0)[0]
+            workers = lambda: [pid for pid in training.workers(0).values() if chaos_run.name_of(pid) == "sleep"]
+            [worker] = wait_for(workers)
             with mock.patch.object(chaos_faults, "ORPHAN_LIMIT_S", 0.2):
                 chaos_faults.kill_agent(training, 0, workers_too=False)
             self.assertEqual(training.problems, [f"workers of node 0 outlived their agent by 0.2 s: pid {worker}"])
@@ -278,7 +279,7 @@ class MetricsTest(unittest.TestCase):
             self.path.write_text(self.line(step, 1))
             with chaos_run.Training(self.folder, self.path, 100, 1, 1, ["sh", "-c", "LOCAL_RANK=0 sleep 300; true"]) as training:
                 fault = chaos_plan.Fault(1, "worker", 0, 0, ((0, 0),))
-                self.assertTrue(training.wait_for(lambda: training.workers(0), 20))
+                wait_for(lambda: training.workers(0))
                 self.assertEqual(chaos_faults.strike(training, fault) is not None, struck)
 
     def test_an_agent_that_fails_is_told_with_the_place_of_its_words(self):
@@ -290,5 +291,4 @@ class MetricsTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    signal.alarm(200)
-    unittest.main()
+    cases.run()

@@ -10,18 +10,19 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts/lib"))
+sys.path[:0] = [str(ROOT / "scripts/lib"), str(ROOT / "tests/support")]
+import cases
 import chaos_hosts
+from cases import long
+from clock import soon
+from jobs import wait_for
 
 DTRUN = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else None
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
-LIMIT_S = 500
-EXIT_SKIPPED = 77
 
 
 class ScriptTest(unittest.TestCase):
@@ -37,11 +38,12 @@ class ScriptTest(unittest.TestCase):
         """Exit code, the objects of standard output, standard error."""
         with self.start("--json", *options, dtrun=dtrun) as program:
             try:
-                out, errors = program.communicate(timeout=LIMIT_S)
+                out, errors = program.communicate()
             finally:
                 program.terminate()
         return program.returncode, [json.loads(line) for line in out.splitlines()], errors
 
+    @long
     def test_six_killed_workers_cost_time_and_nothing_else(self):
         code, events, errors = self.run_script("--faults", "6", "--seed", "1", "--every", "0.6", "--save_steps", "20")
         self.assertEqual(code, 0, errors)
@@ -57,7 +59,7 @@ class ScriptTest(unittest.TestCase):
 
     def assert_all_taken_in(self, faults, *options):
         """Two seconds of silence give a node up, so that it has to be taken in again."""
-        code, events, errors = self.run_script("--faults", str(faults), "--every", "0.75", "--longest", "8", "--keep_alive", "2",
+        code, events, errors = self.run_script("--faults", str(faults), "--every", "0.75", "--longest", "8", "--keep_alive", str(soon(2)),
                                                "--nodes", "3", "--min_nodes", "3", "--steps", "2800", *options)
         self.assertEqual(code, 0, json.dumps(events[-1:]) + errors)
         quiet, *struck, end = events
@@ -66,18 +68,22 @@ class ScriptTest(unittest.TestCase):
         self.assertEqual(end["params_sha256"], quiet["params_sha256"])
         return struck
 
+    @long
     def test_agents_and_a_store_that_stand_still_are_waited_for_and_taken_in(self):
         self.assert_all_taken_in(3, "--kinds", "freeze", "--seed", "1")
 
+    @long
     @unittest.skipIf(chaos_hosts.why_none(), "network namespaces cannot be made here")
     def test_nodes_whose_cable_is_cut_are_waited_for_and_taken_in_whoever_leads(self):
         self.assert_all_taken_in(3, "--kinds", "cut,freeze", "--coordinator", "agents", "--seed", "3")
 
+    @long
     @unittest.skipIf(chaos_hosts.why_none(), "network namespaces cannot be made here")
     def test_a_launcher_that_stands_still_is_waited_for_like_the_agents_that_it_started(self):
         struck = self.assert_all_taken_in(6, "--kinds", "freeze,worker", "--launcher", "--steps", "4000", "--seed", "7")
         self.assertEqual({fault["way"] for fault in struck}, {"agent", "coordinator", "launcher", ""})
 
+    @long
     def test_a_run_that_ends_with_other_parameters_is_not_well(self):
         other = self.folder / "dtrun"
         other.write_text(f'#!/bin/sh\ncase "$*" in */fire/*) exec "{DTRUN}" "$@" train.seed=43 ;; *) exec "{DTRUN}" "$@" ;; esac\n')
@@ -91,20 +97,21 @@ class ScriptTest(unittest.TestCase):
         self.assertIn(f"that of the quiet run is {quiet['params_sha256']}", end["problems"][-1])
         self.assertIn("what the processes wrote is in", errors)
 
+    @long
     def test_faults_that_came_too_late_are_told(self):
         code, events, errors = self.run_script("--faults", "3", "--every", "60", "--steps", "60")
         self.assertEqual(code, 1, errors)
         self.assertEqual(events[-1]["problems"],
                          ["the job ended before 3 of 3 faults: give it more --steps than 60"])
 
+    @long
     def test_an_interrupt_ends_all_and_says_so(self):
         with self.start("--faults", "3", "--every", "1", "--steps", "100000") as program:
             try:
-                while not list(self.folder.glob("dtrun-chaos-*/quiet/out/metrics.jsonl")):
-                    self.assertIsNone(program.poll(), "it ended before the job began")
-                    time.sleep(0.02)
+                wait_for(lambda: program.poll() is not None or list(self.folder.glob("dtrun-chaos-*/quiet/out/metrics.jsonl")))
+                self.assertIsNone(program.poll(), "it ended before the job began")
                 program.send_signal(signal.SIGINT)
-                _, errors = program.communicate(timeout=LIMIT_S)
+                _, errors = program.communicate()
             finally:
                 program.terminate()
         self.assertEqual(program.returncode, 130, errors)
@@ -145,6 +152,5 @@ def text_of(path):
 
 if __name__ == "__main__":
     if not DATA.exists():
-        print("skipped: the package dataset-fashion-mnist is not installed")
-        sys.exit(EXIT_SKIPPED)
-    unittest.main()
+        cases.skip_all("the package dataset-fashion-mnist is not installed")
+    cases.run()

@@ -103,11 +103,11 @@ while [ "$1" != -- ]; do mkdir -p "$root/$2" && mount --bind "$1" "$root/$2" && 
 mount -t proc proc "$root/proc" && chroot "$root" "$@"; exit $?"""
 
 
-def run_inside(root, *words, limit_s=120, seen=(), **variables):
+def run_inside(root, *words, seen=(), **variables):
     """Exit code and output of a program there, with a user's plain environment and the machine's way to the mirror. `seen`: a
     folder here and where it is meanwhile there. A variable that is None is not set."""
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8",
                    "DEBIAN_FRONTEND": "noninteractive"}
     ways = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
-    return alone("sh", "-c", INSIDE, "sh", root, *seen, "--", *words, timeout=limit_s,
+    return alone("sh", "-c", INSIDE, "sh", root, *seen, "--", *words,
                  env={name: value for name, value in {**environment, **ways, **variables}.items() if value is not None})

@@ -13,7 +13,8 @@ import unittest
 import urllib.parse
 
 from packing import (DATA, EVERYWHERE, JOB, MIB, NO_DEB, ROOT, UBUNTU_24_04, Elf, elf_files, is_elf, make_packages, need,
-                     params_sha256, run, run_tests, version)
+                     params_sha256, run, version)
+import cases
 
 sys.path.append(str(ROOT / "scripts/lib"))
 import bench_gpu_pack
@@ -265,4 +266,4 @@ class InstallTest(Case):
 
 
 if __name__ == "__main__":
-    run_tests()
+    cases.run()

@@ -14,12 +14,11 @@ import tempfile
 import unittest
 
 from bare_roots import NoRoots, new_root, run_inside
-from packing import JOB, ROOT, need, run, run_tests
+from packing import JOB, ROOT, need
+import cases
 
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 PLACE = "root/a folder/dtrun"
-SETUP_LIMIT_S = 400
-LIMIT_S = 2700
 APT = ("apt-get", "-y", "-q", "--no-install-recommends")
 
 
@@ -55,13 +54,13 @@ class DemoTest(unittest.TestCase):
         copy_of_sources(root / PLACE)
         seen, variables = compilers_cache()
         if seen:
-            self.inside(root, *APT, "update", limit_s=SETUP_LIMIT_S)
-            self.inside(root, *APT, "install", "ccache", limit_s=SETUP_LIMIT_S)
+            self.inside(root, *APT, "update")
+            self.inside(root, *APT, "install", "ccache")
         # It fills the gaps that tests leave which wait; those that look at the clock go first.
-        said = self.inside(root, "nice", "-n", "10", f"/{PLACE}/scripts/demo", *JOB, limit_s=LIMIT_S, seen=seen, **variables)
+        said = self.inside(root, "nice", "-n", "10", f"/{PLACE}/scripts/demo", *JOB, seen=seen, **variables)
         self.assertIn("done: 20 steps", said)
         self.assertTrue((root / PLACE / "runs/fashion_mnist/model.safetensors").is_file(), said)
-        again = self.inside(root, f"/{PLACE}/scripts/demo", *JOB, limit_s=SETUP_LIMIT_S, seen=seen, **variables)
+        again = self.inside(root, f"/{PLACE}/scripts/demo", *JOB, seen=seen, **variables)
         self.assertIn("this one goes to runs/fashion_mnist-2", again)
         self.assertNotIn("installing", again)
         self.inside(root, "cmake", "--install", f"/{PLACE}/build/release", "--prefix", "/opt/dtrun")
@@ -80,4 +79,4 @@ class DemoTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    run_tests()
+    cases.run()

@@ -12,7 +12,8 @@ import tempfile
 import unittest
 
 from bare_roots import NoRoots, new_root, run_inside, suites
-from packing import DATA, EXIT_NO_INPUT, JOB, NO_DEB, ROOT, make_packages, make_wheel, need, params_sha256, run_tests
+from packing import DATA, EXIT_NO_INPUT, JOB, NO_DEB, ROOT, make_packages, make_wheel, need, params_sha256
+import cases
 
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 CONFIG = "share/dtrun/configs/fashion_mnist_convnet.json"
@@ -106,14 +107,14 @@ class DebTest(Case):
         root = self.root(suites()[0])
         shutil.copy(packages["deb"], root / "root/dtrun.deb")
         apt = ("apt-get", "-y", "-q", "--no-install-recommends")
-        code, said = run_inside(root, "apt-get", "update", limit_s=180)
+        code, said = run_inside(root, "apt-get", "update")
         self.assertEqual(code, 0, said)
         before = self.files(root)
-        code, said = run_inside(root, *apt, "install", "/root/dtrun.deb", limit_s=180)
+        code, said = run_inside(root, *apt, "install", "/root/dtrun.deb")
         self.assertEqual(code, 0, said)
         self.assertIn("usr/bin/dtrun", self.files(root))
         self.check_jobs(root, "dtrun", f"/usr/{CONFIG}")
-        code, said = run_inside(root, *apt, "purge", "--autoremove", "dtrun", limit_s=180)
+        code, said = run_inside(root, *apt, "purge", "--autoremove", "dtrun")
         self.assertEqual(code, 0, said)
         self.assertEqual(self.files(root) ^ before, set())
 
@@ -124,7 +125,7 @@ class WheelTest(Case):
         wheel = make_wheel(BUILD, root / "root")
         for words in (("apt-get", "update"), ("apt-get", "-y", "-q", "--no-install-recommends", "install", "python3-venv"),
                       ("python3", "-m", "venv", "/root/venv"), ("/root/venv/bin/pip", "install", "--no-index", f"/root/{wheel.name}")):
-            code, said = run_inside(root, *words, limit_s=180)
+            code, said = run_inside(root, *words)
             self.assertEqual(code, 0, said)
         self.check_jobs(root, "/root/venv/bin/dtrun", f"/root/venv/{CONFIG}")
         (root / "root/where.py").write_text("import sys; print(sys.prefix)\n")
@@ -139,4 +140,4 @@ class WheelTest(Case):
 
 
 if __name__ == "__main__":
-    run_tests()
+    cases.run()

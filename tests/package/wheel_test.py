@@ -17,7 +17,8 @@ import unittest
 import venv
 import zipfile
 
-from packing import DATA, JOB, MIB, ROOT, make_wheel, need, params_sha256, run, run_tests
+from packing import DATA, JOB, MIB, ROOT, make_wheel, need, params_sha256, run
+import cases
 
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 CONFIG = "share/dtrun/configs/fashion_mnist_convnet.json"
@@ -144,4 +145,4 @@ class InstalledTest(Case):
 
 
 if __name__ == "__main__":
-    run_tests()
+    cases.run()

@@ -11,6 +11,9 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
+import cases
+
 OPTIONS = ["-std=c++20", "-O3", "-ffp-contract=off", "-fno-math-errno", "-Wno-psabi", f"-I{ROOT}"]
 AVX2 = ["-mavx2", "-mfma"]
 AVX512 = [*AVX2, "-mavx512f", "-mavx512dq", "-mavx512vl", "-mavx512bw", "-mprefer-vector-width=512"]
@@ -55,9 +58,7 @@ class KernelsTest(unittest.TestCase):
 
 if __name__ == "__main__":
     if missing := [tool for tool in ("aarch64-linux-gnu-g++", "qemu-aarch64") if not shutil.which(tool)]:
-        print("skipped: no", ", ".join(missing), "(scripts/setup --tests)")
-        sys.exit(77)
+        cases.skip_all(f"no {', '.join(missing)} (scripts/setup --tests)")
     if platform.machine() != "x86_64":
-        print("skipped: this processor has no AVX2 to compare with")
-        sys.exit(77)
-    unittest.main(verbosity=2)
+        cases.skip_all("this processor has no AVX2 to compare with")
+    cases.run()

@@ -11,9 +11,13 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import cases
+from cases import long
+from jobs import lines_of
+
 BIN = pathlib.Path(sys.argv.pop(1)).resolve()
 QEMU = shutil.which("qemu-x86_64")
-LIMIT_S = 300
 
 TRAIN = {"max_steps": 3, "global_batch_size": 16, "micro_batch_size": 8, "eval_steps": 0, "save_steps": 0, "learning_rate": 0.01}
 PICTURES = {"type": "synthetic", "samples": 64, "shape": [1, 16, 16]}
@@ -55,10 +59,9 @@ class OneHashTest(unittest.TestCase):
         config = self.folder / f"{name}.json"
         config.write_text(json.dumps({**JOBS[name], "output_dir": str(output)}))
         done = subprocess.run([self.dtrun, "--nproc_per_node", str(workers), "--lanes", "1", config], cwd=self.folder,
-                              env={**os.environ, **environment}, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+                              env={**os.environ, **environment}, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
-        lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
-        return next(line["params_sha256"] for line in lines if line["event"] == "end")
+        return lines_of(output / "metrics.jsonl", "end")[0]["params_sha256"]
 
     def check_all(self, environment=None, workers=1):
         for name, wanted in HASHES.items():
@@ -73,6 +76,7 @@ class OneHashTest(unittest.TestCase):
         self.check_all({"DTRUN_CPU": "avx2"})
         self.check_all(workers=2)
 
+    @long
     @unittest.skipUnless(QEMU, "no qemu-x86_64 (package qemu-user)")
     def test_processors_of_other_makers(self):
         """The worker alone runs in qemu: a link to dtrun with another dtrun-worker beside it."""
@@ -88,10 +92,10 @@ class OneHashTest(unittest.TestCase):
 
     def test_a_name_that_is_no_instruction_set_is_refused(self):
         done = subprocess.run([BIN / "dtrun-worker", "fingerprint"], input=json.dumps({**JOBS["convnet"], "output_dir": "x"}), text=True,
-                              env={**os.environ, "DTRUN_CPU": "mmx"}, capture_output=True, timeout=LIMIT_S, check=False)
+                              env={**os.environ, "DTRUN_CPU": "mmx"}, capture_output=True, check=False)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("DTRUN_CPU=mmx in the environment: expected avx512, avx2 or baseline", done.stdout + done.stderr)
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    cases.run()
