@@ -1,7 +1,7 @@
 # The component `tests` of `cmake --install`, which is brought by name alone: what a machine with a GPU runs and need not
 # build. Lies in its folder as here, so that scripts/bench_gpu finds it.
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME tests)
-foreach(program gpu_device_tests worker_device_cuda_cudnn_on_gpu_test stop_point_worker)
+foreach(program gpu_device_tests worker_device_cuda_cudnn_on_gpu_tests stop_point_worker)
   if(TARGET ${program})
     dtrun_runs_elsewhere(${program})
     # Its messages name a file from the source folder on; elsewhere that folder means nothing.

@@ -13,7 +13,7 @@ ARCHIVE = ROOT / "programs.tar.gz"  # of a packed folder
 
 PROGRAMS = ("bin/dtrun", "bin/dtrun-worker")
 GPU_TESTS = "tests/gpu_device_tests"
-CUDNN_TESTS = "tests/worker_device_cuda_cudnn_on_gpu_test"
+CUDNN_TESTS = "tests/worker_device_cuda_cudnn_on_gpu_tests"
 TESTS = (GPU_TESTS, CUDNN_TESTS, "tests/stop_point_worker")  # the first two are not built without CUDA
 COMPONENTS = ("runtime", "libraries", "tests")
 

@@ -5,7 +5,8 @@
 #include "tests/agent/agent_process.h"
 #include "tests/support/files.h"
 
-using namespace dtrun::agent::test;
+namespace dtrun::agent::test::exit_test {
+
 using dtrun::test::contains;
 using dtrun::test::read_text;
 using dtrun::test::write_text;
@@ -180,3 +181,5 @@ TEST_CASE(
         "[default:0] SigBlk:\t0000000000000000\n"
         "[default:0] SigIgn:\t0000000000000000\n");
 }
+
+}  // namespace dtrun::agent::test::exit_test

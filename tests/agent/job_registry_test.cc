@@ -12,7 +12,7 @@
 
 #include "tests/agent/agent_process.h"
 
-namespace dtrun::agent {
+namespace dtrun::agent::job_registry_test {
 
 TEST_CASE("a job is listed from another process as long as its entry lives") {
   const test::Folder folder;
@@ -122,4 +122,4 @@ TEST_CASE("what a killed agent left behind is removed, and other people's folder
   CHECK(std::filesystem::is_empty(path));
 }
 
-}  // namespace dtrun::agent
+}  // namespace dtrun::agent::job_registry_test

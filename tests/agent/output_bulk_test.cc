@@ -1,7 +1,7 @@
 // Output in bulk: nothing is lost, and the agent's memory stays bounded.
 #include "tests/agent/agent_process.h"
 
-using namespace dtrun::agent::test;
+namespace dtrun::agent::test::output_bulk_test {
 
 namespace {
 
@@ -52,3 +52,5 @@ TEST_CASE("a stream without newlines passes in pieces, in bounded memory") {
   CHECK(passed.agent_peak_kb > 0);
   CHECK(passed.agent_peak_kb < 64 * 1024);
 }
+
+}  // namespace dtrun::agent::test::output_bulk_test

@@ -7,7 +7,7 @@
 
 #include "tests/agent/agent_process.h"
 
-using namespace dtrun::agent::test;
+namespace dtrun::agent::test::output_test {
 
 TEST_CASE("a last line without a newline is shown whole, and logged as it was") {
   Folder logs;
@@ -109,3 +109,5 @@ TEST_CASE("a log directory that cannot be made is named before anything starts")
   CHECK(job.err().find("--log_dir /proc/nowhere: cannot create") != std::string::npos);
   CHECK(job.out() == "");
 }
+
+}  // namespace dtrun::agent::test::output_test

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace dtrun::agent {
+namespace dtrun::agent::report_file_test {
 namespace {
 
 EndedJob some_job() {
@@ -63,4 +63,4 @@ TEST_CASE("what is no report, or only the beginning of one, is none") {
     CHECK_FALSE(ended_job_of(text));
 }
 
-}  // namespace dtrun::agent
+}  // namespace dtrun::agent::report_file_test

@@ -4,7 +4,8 @@
 
 #include "tests/agent/agent_process.h"
 
-using namespace dtrun::agent::test;
+namespace dtrun::agent::test::stop_test {
+
 using dtrun::test::Ended;
 
 namespace {
@@ -433,3 +434,5 @@ TEST_CASE("children of the shell that became dtrun are not the job's") {
   for (pid_t pid : left) kill(pid, SIGKILL);
   CHECK(job.wait() == 0);
 }
+
+}  // namespace dtrun::agent::test::stop_test

@@ -5,7 +5,7 @@
 #include "agent/report_file.h"
 #include "tests/agent/agent_process.h"
 
-using namespace dtrun::agent::test;
+namespace dtrun::agent::test::trainer_test {
 
 namespace {
 
@@ -192,3 +192,5 @@ TEST_CASE(
   CHECK(job.wait() == 0);
   CHECK(job.out() == "[default:0] ran\n");
 }
+
+}  // namespace dtrun::agent::test::trainer_test

@@ -9,7 +9,8 @@
 
 #include "proto/core/exit_codes.h"
 
-using namespace dtrun;
+namespace dtrun::wire_test {
+
 using namespace dtrun::agent;
 
 namespace {
@@ -265,3 +266,5 @@ TEST_CASE("what a worker is told") {
   CHECK(stop.kind() == control::Stop::PAUSE);
   CHECK(stop.reason() == "because");
 }
+
+}  // namespace dtrun::wire_test

@@ -4,7 +4,11 @@
 
 #include "tests/chaos/rounds.h"
 
+namespace dtrun::kill_test {
+
 TEST_CASE("whoever is killed whenever, the job ends as the contract says and nothing is left running") {
   constexpr int kAtOnce = 6;  // most of a round's time is spent waiting
   dtrun::test::play_rounds(false, 80, kAtOnce);
 }
+
+}  // namespace dtrun::kill_test

@@ -10,6 +10,8 @@
 #include "tests/support/folder.h"
 #include "tests/support/process.h"
 
+namespace dtrun::talk_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -61,3 +63,5 @@ TEST_CASE("8 workers that say 1,000 lines a second lose none, on the console and
     check_lines(err_file, false, 1, {{rank, 1}});
   }
 }
+
+}  // namespace dtrun::talk_test

@@ -6,6 +6,8 @@
 #include "tests/chaos/rounds.h"
 #include "tests/support/skip.h"
 
+namespace dtrun::trainer_kill_test {
+
 TEST_CASE(
     "whoever is killed whenever, the built-in trainer ends as the contract says and with the same model") {
   if (!dtrun::test::has_trainer_data())
@@ -13,3 +15,5 @@ TEST_CASE(
   constexpr int kAtOnce = 3;  // each has up to four workers that compute
   dtrun::test::play_rounds(true, 20, kAtOnce);
 }
+
+}  // namespace dtrun::trainer_kill_test

@@ -17,6 +17,8 @@
 #include "tests/support/process.h"
 #include "tests/support/skip.h"
 
+namespace dtrun::command_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -412,3 +414,5 @@ TEST_CASE("a form of progress that a program cannot have is said to have no effe
         "dtrun: --progress=json has no effect: only the built-in trainer reports its progress\n");
   CHECK(run({"--progress", "none"}, "exit 0").err == "");
 }
+
+}  // namespace dtrun::command_test

@@ -14,6 +14,8 @@
 #include "tests/support/process.h"
 #include "tests/support/relay.h"
 
+namespace dtrun::elastic_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -376,3 +378,5 @@ TEST_CASE("dtrun status shows the built-in trainer's steps as they come, not at 
   job.signal(SIGTERM);
   CHECK(job.wait() == 143);
 }
+
+}  // namespace dtrun::elastic_test

@@ -9,6 +9,8 @@
 #include "tests/support/folder.h"
 #include "tests/support/process.h"
 
+namespace dtrun::gigabyte_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -73,3 +75,5 @@ TEST_CASE("1 GB without a newline and of any bytes, to rotated files and the con
   // Each piece of 64 KiB became a line with its prefix.
   CHECK(std::filesystem::file_size(logs.path() / "console") == kGigabyte + 3 * (kGigabyte / 65536));
 }
+
+}  // namespace dtrun::gigabyte_test

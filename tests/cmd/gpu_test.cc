@@ -11,6 +11,8 @@
 #include "tests/support/fake_gpus.h"
 #include "tests/support/process.h"
 
+namespace dtrun::gpu_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -255,3 +257,5 @@ TEST_CASE("a device that cannot be had is refused before any worker starts, and 
   CHECK(plan["device"].get<std::string>().starts_with("cpu, "));
   CHECK(plan["gpus"].is_null());
 }
+
+}  // namespace dtrun::gpu_test

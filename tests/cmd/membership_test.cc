@@ -13,6 +13,8 @@
 #include "tests/support/ports.h"
 #include "tests/support/process.h"
 
+namespace dtrun::membership_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -197,3 +199,5 @@ TEST_CASE("dtrun status --ready tells whether this host's workers are at work, w
   host->wait();
   CHECK(ready().exit_code == 69);
 }
+
+}  // namespace dtrun::membership_test

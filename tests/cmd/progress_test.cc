@@ -10,6 +10,8 @@
 #include "tests/support/folder.h"
 #include "tests/support/process.h"
 
+namespace dtrun::progress_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -75,3 +77,5 @@ TEST_CASE(
     CHECK(done.err.find('\x1b') == std::string::npos);
   }
 }
+
+}  // namespace dtrun::progress_test

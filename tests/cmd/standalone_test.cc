@@ -16,6 +16,8 @@
 #include "tests/support/process.h"
 #include "tests/support/skip.h"
 
+namespace dtrun::standalone_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -149,3 +151,5 @@ TEST_SUITE("root") {
 }
 
 }  // namespace
+
+}  // namespace dtrun::standalone_test

@@ -20,6 +20,8 @@
 #include "tests/support/folder.h"
 #include "tests/support/process.h"
 
+namespace dtrun::status_watch_test {
+
 using namespace dtrun::test;
 using namespace std::string_literals;
 
@@ -453,3 +455,5 @@ TEST_CASE("a directory that does not tell how its run ended is 69, one without a
   CHECK(none.wait() == 66);
   CHECK(contains(none.err(), "/proc/self: no run left anything here"));
 }
+
+}  // namespace dtrun::status_watch_test

@@ -11,6 +11,8 @@
 #include "tests/support/process.h"
 #include "tests/support/skip.h"
 
+namespace dtrun::surroundings_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -267,3 +269,5 @@ TEST_CASE("workers read what is piped into dtrun, in every generation") {
   CHECK(job.wait() == 0);
   CHECK(job.out() == "[default:0] got one\n[default:0] got two\n");
 }
+
+}  // namespace dtrun::surroundings_test

@@ -10,6 +10,8 @@
 #include "tests/support/ports.h"
 #include "tests/support/process.h"
 
+namespace dtrun::terminal_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -126,3 +128,5 @@ TEST_CASE("the wait for other nodes is one line that counts down in place") {
   const std::string after = terminal.seen().substr(terminal.seen().find(said));
   CHECK_MESSAGE(after.find('\n') == after.rfind('\n'), terminal.seen());
 }
+
+}  // namespace dtrun::terminal_test

@@ -1,6 +1,8 @@
 // Stream capture and graphs: waits that are missing, and what CUDA refuses.
 #include "tests/cuda_on_cpu/device_test.h"
 
+namespace dtrun::graph_test {
+
 namespace {
 
 using namespace cuda_on_cpu;
@@ -106,3 +108,5 @@ TEST_CASE("what would wait for the device is not allowed while a stream is captu
 }
 
 }  // namespace
+
+}  // namespace dtrun::graph_test

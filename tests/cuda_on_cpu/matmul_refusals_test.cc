@@ -8,6 +8,8 @@
 #include "tests/cuda_on_cpu/device_test.h"
 #include "tests/cuda_on_cpu/matmul_problem.h"
 
+namespace dtrun::matmul_refusals_test {
+
 #define LT(call) REQUIRE((call) == CUBLAS_STATUS_SUCCESS)
 
 namespace {
@@ -146,3 +148,5 @@ TEST_CASE("operands that overlap D, lie elsewhere or are less aligned than said 
 }
 
 }  // namespace
+
+}  // namespace dtrun::matmul_refusals_test

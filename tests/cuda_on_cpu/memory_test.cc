@@ -4,6 +4,8 @@
 
 #include "tests/cuda_on_cpu/device_test.h"
 
+namespace dtrun::memory_test {
+
 namespace {
 
 using namespace cuda_on_cpu;
@@ -130,3 +132,5 @@ TEST_CASE("a kernel that is given pageable memory breaks the device, and every c
 }
 
 }  // namespace
+
+}  // namespace dtrun::memory_test

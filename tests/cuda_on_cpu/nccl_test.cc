@@ -13,6 +13,8 @@
 
 #include "tests/cuda_on_cpu/device_test.h"
 
+namespace dtrun::nccl_test {
+
 namespace {
 
 using namespace cuda_on_cpu;
@@ -287,3 +289,5 @@ TEST_CASE("two ranks on one GPU, or ranks that are none, are refused") {
 }
 
 }  // namespace
+
+}  // namespace dtrun::nccl_test

@@ -8,6 +8,8 @@
 #include "tests/cuda_on_cpu/sanitizer.h"
 #include "tests/support/process.h"
 
+namespace dtrun::planted_test {
+
 namespace {
 
 using dtrun::test::Ended;
@@ -129,3 +131,5 @@ TEST_CASE("the faults that a sanitizer finds were looked at in its build") {
 }
 
 }  // namespace
+
+}  // namespace dtrun::planted_test

@@ -5,6 +5,8 @@
 
 #include "tests/cuda_on_cpu/device_test.h"
 
+namespace dtrun::streams_test {
+
 namespace {
 
 using namespace cuda_on_cpu;
@@ -176,3 +178,5 @@ TEST_CASE("what another process may wait for begins though nobody waits for it h
 }
 
 }  // namespace
+
+}  // namespace dtrun::streams_test

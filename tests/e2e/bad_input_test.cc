@@ -8,6 +8,8 @@
 
 #include "tests/e2e/training.h"
 
+namespace dtrun::bad_input_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -222,3 +224,5 @@ TEST_CASE("two agents with different configs under one run id: the second is ref
   }
   CHECK_FALSE(std::filesystem::exists(directory / "out"));
 }
+
+}  // namespace dtrun::bad_input_test

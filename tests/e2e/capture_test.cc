@@ -17,6 +17,8 @@
 #include "tests/e2e/training.h"
 #include "tests/support/skip.h"
 
+namespace dtrun::capture_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -109,3 +111,5 @@ TEST_CASE("who reads all packets of a job with a key reads nothing of its config
 }
 
 }  // namespace
+
+}  // namespace dtrun::capture_test

@@ -14,6 +14,8 @@
 #include "tests/support/files.h"
 #include "tests/support/skip.h"
 
+namespace dtrun::doctor_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -281,3 +283,5 @@ TEST_CASE("named hosts are looked at from one place") {
   const std::string all = ended.out + ended.err;
   CHECK_MESSAGE(ended.out.find("2 of 2 came") != std::string::npos, all);
 }
+
+}  // namespace dtrun::doctor_test

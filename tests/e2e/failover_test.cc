@@ -18,6 +18,8 @@
 #include "tests/e2e/training.h"
 #include "tests/support/skip.h"
 
+namespace dtrun::failover_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -371,3 +373,5 @@ TEST_CASE("of three stores another one takes over, and the job's only node notic
   const Ended status = run({kDtrun, "status", "stores", "--rdzv_endpoint", list + ":" + port});
   CHECK_MESSAGE(contains(status.out, "over, exit code 0"), status.out << status.err);
 }
+
+}  // namespace dtrun::failover_test

@@ -15,6 +15,8 @@
 
 #include "tests/e2e/training.h"
 
+namespace dtrun::flood_test {
+
 using namespace dtrun::test;
 using namespace dtrun::rendezvous;
 
@@ -227,3 +229,5 @@ TEST_CASE("a store under a flood: it serves its job, and tells of no other") {
 }
 
 }  // namespace
+
+}  // namespace dtrun::flood_test

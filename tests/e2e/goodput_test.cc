@@ -9,6 +9,8 @@
 
 #include "tests/e2e/training.h"
 
+namespace dtrun::goodput_test {
+
 using namespace dtrun::test;
 using nlohmann::json;
 
@@ -66,3 +68,5 @@ TEST_CASE("seconds by kind add up to the run's time, and the steps since the che
   CHECK_MESSAGE(contains(ended.err, "at least " + std::to_string(steps_redone) + " steps done again"),
                 ended.err);
 }
+
+}  // namespace dtrun::goodput_test

@@ -21,18 +21,18 @@ using Words = std::vector<std::string>;
 inline constexpr int kGpus = 8;
 
 // The programs side by side, in a folder of the build's file system.
-class Site {
+class GpuSite {
  public:
-  Site() {
+  GpuSite() {
     std::filesystem::create_directories(path());
     std::filesystem::create_hard_link(kDtrun, path() / "dtrun");
     std::filesystem::create_hard_link(DTRUN_BIN_DIR "/../tests/gpu_worker", path() / "dtrun-worker");
   }
-  ~Site() {
+  ~GpuSite() {
     std::error_code ignored;
     std::filesystem::remove_all(path(), ignored);
   }
-  Site(const Site&) = delete;
+  GpuSite(const GpuSite&) = delete;
   std::filesystem::path path() const { return path_; }
 
  private:
@@ -106,7 +106,7 @@ class Lab {
   }
 
  private:
-  const Site site_;
+  const GpuSite site_;
   const FakeGpus gpus_;
   const Folder folder_;
 };

@@ -6,6 +6,8 @@
 
 #include "tests/e2e/gpu_lab.h"
 
+namespace dtrun::gpu_profile_test {
+
 using namespace dtrun::test;
 namespace fs = std::filesystem;
 
@@ -106,3 +108,5 @@ TEST_CASE("the device is what a run would have, and what is wrong is one line") 
   CHECK(broken.exit_code == 71);
   CHECK_MESSAGE(says(broken, "cudaErrorIllegalAddress"), broken.err);
 }
+
+}  // namespace dtrun::gpu_profile_test

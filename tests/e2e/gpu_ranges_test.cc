@@ -8,6 +8,8 @@
 
 #include "tests/e2e/gpu_lab.h"
 
+namespace dtrun::gpu_ranges_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -87,3 +89,5 @@ TEST_CASE("steps, microbatches, passes, operations, updates and saves lie within
   CHECK(both[Pair("step", "exchange")] == 2 * kSteps);
   CHECK(both[Pair("step", "microbatch")] == kSteps * kMicrobatches);
 }
+
+}  // namespace dtrun::gpu_ranges_test

@@ -6,6 +6,8 @@
 
 #include "tests/e2e/gpu_lab.h"
 
+namespace dtrun::gpu_test {
+
 using namespace dtrun::test;
 namespace fs = std::filesystem;
 
@@ -232,3 +234,5 @@ TEST_CASE("what a worker finds wrong with its GPU is one line") {
         std::string::npos);
   CHECK(fault({"NVIDIA_TF32_OVERRIDE=1"}).find("NVIDIA_TF32_OVERRIDE=1 is set") != std::string::npos);
 }
+
+}  // namespace dtrun::gpu_test

@@ -11,6 +11,8 @@
 
 #include "tests/e2e/training.h"
 
+namespace dtrun::hang_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -177,3 +179,5 @@ TEST_CASE("steps alone are signs of life, of a worker that waits for no other") 
 TEST_CASE("steps, evaluations, checkpoints and waits for peers in turn are signs of life") {
   check_outlives_timeout(2, {"train.save_steps=5", "train.eval_steps=10"});
 }
+
+}  // namespace dtrun::hang_test

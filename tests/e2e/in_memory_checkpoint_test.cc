@@ -6,6 +6,8 @@
 
 #include "tests/e2e/stop_points.h"
 
+namespace dtrun::in_memory_checkpoint_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -158,3 +160,5 @@ TEST_CASE("copies in the host's memory and a recovery from checkpoints alone are
   CHECK(refused.exit_code == 78);
   CHECK_MESSAGE(contains(refused.err, "/recovery/in_memory_checkpoint_steps"), refused.err);
 }
+
+}  // namespace dtrun::in_memory_checkpoint_test

@@ -15,6 +15,8 @@
 #include "tests/support/process.h"
 #include "tests/support/skip.h"
 
+namespace dtrun::keys_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -339,3 +341,5 @@ TEST_SUITE("core_files") {
 }
 
 }  // namespace
+
+}  // namespace dtrun::keys_test

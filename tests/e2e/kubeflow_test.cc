@@ -7,6 +7,8 @@
 
 #include "tests/e2e/training.h"
 
+namespace dtrun::kubeflow_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -95,3 +97,5 @@ TEST_CASE("a server that refuses, is not there, or is another one: one line, and
   CHECK(takes.posts().empty());
   CHECK(contains(word("1", "server"), "connect timeout"));
 }
+
+}  // namespace dtrun::kubeflow_test

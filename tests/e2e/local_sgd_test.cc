@@ -12,6 +12,8 @@
 #include "tests/e2e/training.h"
 #include "tests/support/skip.h"
 
+namespace dtrun::local_sgd_test {
+
 using namespace dtrun::test;
 using nlohmann::json;
 
@@ -129,3 +131,5 @@ TEST_CASE(
   const auto by_three = network.train("three", 3, 16, 2, 8), by_one = network.train("one", 1, 16, 2, 8);
   CHECK(by_three.model == by_one.model);
 }
+
+}  // namespace dtrun::local_sgd_test

@@ -12,6 +12,8 @@
 #include "tests/support/memory_group.h"
 #include "tests/support/skip.h"
 
+namespace dtrun::memory_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -192,3 +194,5 @@ TEST_CASE(
   CHECK_FALSE(contains(ended.err, "with 1 worker on 1 node"));
   CHECK(model(folder / "waited") == model(folder / "out"));
 }
+
+}  // namespace dtrun::memory_test

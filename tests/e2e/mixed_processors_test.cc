@@ -12,6 +12,8 @@
 #include "tests/support/files.h"
 #include "tests/support/skip.h"
 
+namespace dtrun::mixed_processors_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -120,3 +122,5 @@ TEST_CASE("a processor without fused multiply-add is refused by name, also where
   CHECK(refused->wait() == 78);
   CHECK_MESSAGE(contains(refused->err(), "this processor has no fused multiply-add (FMA)"), refused->err());
 }
+
+}  // namespace dtrun::mixed_processors_test

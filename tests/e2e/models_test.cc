@@ -12,6 +12,8 @@
 #include "tests/e2e/training.h"
 #include "worker/config/bf16.h"
 
+namespace dtrun::models_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -352,3 +354,5 @@ TEST_CASE("a GPT-2 that learned to count counts on beyond its n_positions, in a 
   CHECK(sample("3 4 5").out == wanted + "\n");
   CHECK(sample("3 x").err.find("--prompt: \"x\" is no token") != std::string::npos);
 }
+
+}  // namespace dtrun::models_test

@@ -8,6 +8,8 @@
 
 #include "tests/e2e/gpu_lab.h"
 
+namespace dtrun::nccl_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -123,3 +125,5 @@ TEST_CASE("two hosts with two GPUs each train to the bytes of one, in two levels
   CHECK_MESSAGE(b.exit_code == 0, b.err);
   CHECK(lab.model("pair") == lab.model("calm"));
 }
+
+}  // namespace dtrun::nccl_test

@@ -8,6 +8,8 @@
 #include "tests/e2e/training.h"
 #include "tests/support/skip.h"
 
+namespace dtrun::nodes_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -266,3 +268,5 @@ TEST_CASE("a node that dies at once and comes back with an empty disk is given t
   CHECK_MESSAGE(b.exit_code == 0, b.err);
   CHECK(model(pair.output(0)) == quiet_model(400));
 }
+
+}  // namespace dtrun::nodes_test

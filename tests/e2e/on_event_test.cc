@@ -9,6 +9,8 @@
 
 #include "tests/e2e/training.h"
 
+namespace dtrun::on_event_test {
+
 using namespace dtrun::test;
 using nlohmann::json;
 
@@ -63,3 +65,5 @@ TEST_CASE("commands that hang, crash and flood change no bit") {
     CHECK(model(folder / "out") == quiet_model(kSteps));
   }
 }
+
+}  // namespace dtrun::on_event_test

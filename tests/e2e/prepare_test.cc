@@ -8,6 +8,8 @@
 #include "tests/e2e/training.h"
 #include "tests/support/skip.h"
 
+namespace dtrun::prepare_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -275,3 +277,5 @@ TEST_SUITE("root") {
                   unwritable.err);
   }
 }
+
+}  // namespace dtrun::prepare_test

@@ -6,6 +6,8 @@
 
 #include "tests/e2e/training.h"
 
+namespace dtrun::profile_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -110,3 +112,5 @@ TEST_CASE("the table names each operation, and faults are told as elsewhere") {
   write_text(config, "{\"model\": {\"type\": \"mpl\"}}");
   CHECK(refused({config}).exit_code == 78);
 }
+
+}  // namespace dtrun::profile_test

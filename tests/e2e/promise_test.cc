@@ -7,6 +7,8 @@
 
 #include "tests/e2e/training.h"
 
+namespace dtrun::promise_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -148,3 +150,5 @@ TEST_CASE("kill -9 of the agent leaves no worker alive") {
   for (pid_t worker : workers)
     CHECK(eventually([&] { return kill(worker, 0) != 0; }, std::chrono::seconds(10)));
 }
+
+}  // namespace dtrun::promise_test

@@ -14,6 +14,8 @@
 #include "tests/e2e/training.h"
 #include "tests/support/skip.h"
 
+namespace dtrun::returning_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -188,3 +190,5 @@ TEST_CASE("a node that stood still until it was given up is taken in again") {
     play({.nnodes = "2:3", .hosts = 3, .three_leaders = true}, Absence::kFrozen);
   }
 }
+
+}  // namespace dtrun::returning_test

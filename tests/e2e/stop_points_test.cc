@@ -5,6 +5,8 @@
 #include <memory>
 #include <utility>
 
+namespace dtrun::stop_points_test {
+
 using namespace dtrun::test;
 namespace fs = std::filesystem;
 
@@ -293,3 +295,5 @@ TEST_CASE("a job that fails for good saves what its survivors hold, and is resum
     check_results(site);
   }
 }
+
+}  // namespace dtrun::stop_points_test

@@ -17,6 +17,8 @@
 #include "tests/e2e/training.h"
 #include "tests/support/skip.h"
 
+namespace dtrun::straggler_test {
+
 using namespace dtrun::test;
 using nlohmann::json;
 namespace fs = std::filesystem;
@@ -202,3 +204,5 @@ TEST_CASE("who slows the others is named, and why" * doctest::test_suite("cgroup
   REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
   CHECK(bytes == model(quiet / "out"));
 }
+
+}  // namespace dtrun::straggler_test

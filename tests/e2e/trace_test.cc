@@ -18,6 +18,8 @@
 #include "tests/e2e/training.h"
 #include "tests/support/skip.h"
 
+namespace dtrun::trace_test {
+
 using namespace dtrun::test;
 using nlohmann::json;
 
@@ -242,3 +244,5 @@ TEST_CASE("what cannot be traced is refused with the reason") {
   CHECK(over.exit_code == 69);
   CHECK_MESSAGE(contains(over.err, "run shell is over: only a run that goes on can be traced"), over.err);
 }
+
+}  // namespace dtrun::trace_test

@@ -14,6 +14,8 @@
 #include "tests/support/ports.h"
 #include "tests/support/skip.h"
 
+namespace dtrun::trouble_test {
+
 using namespace dtrun::test;
 using namespace std::string_literals;
 
@@ -193,3 +195,5 @@ TEST_CASE(
   REQUIRE(run(training(standalone(1), directory / "calm", job)).exit_code == 0);
   CHECK(model(directory / "out") == model(directory / "calm"));
 }
+
+}  // namespace dtrun::trouble_test

@@ -11,6 +11,8 @@
 #include "tests/e2e/training.h"
 #include "tests/support/skip.h"
 
+namespace dtrun::waits_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -116,3 +118,5 @@ TEST_SUITE("namespaces") {
     }
   }
 }
+
+}  // namespace dtrun::waits_test

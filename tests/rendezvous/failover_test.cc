@@ -14,7 +14,7 @@
 #include "tests/rendezvous/test_agent.h"
 #include "tests/support/ports.h"
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::failover_test {
 namespace {
 
 const std::vector<std::string> kHosts{"127.0.0.1", "127.0.0.2", "127.0.0.3"};
@@ -411,4 +411,4 @@ TEST_CASE("a member that lies about terms deposes a leader that leads again at o
   CHECK(kept);
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::failover_test

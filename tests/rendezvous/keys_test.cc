@@ -25,7 +25,7 @@
 #include "tests/support/process.h"
 #include "tests/support/relay.h"
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::keys_test {
 namespace {
 
 using test::contains;
@@ -355,4 +355,4 @@ TEST_CASE("a Join that is too long is refused") {
 }
 
 }  // namespace
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::keys_test

@@ -7,7 +7,7 @@
 
 #include "tests/rendezvous/test_agent.h"
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::ports_test {
 namespace {
 
 // A port without a listener, or with one that never sends a byte.
@@ -60,4 +60,4 @@ TEST_CASE("where only others are found, the reason is told, and the coordinator 
 }
 
 }  // namespace
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::ports_test

@@ -17,7 +17,7 @@
 #include "tests/support/process.h"
 #include "tests/support/relay.h"
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::service_test {
 namespace {
 
 using From = v1::FromCoordinator;
@@ -558,4 +558,4 @@ TEST_CASE("every descriptor is closed on exec: workers inherit none") {
   CHECK(descriptors_that_survive_exec() == before);
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::service_test

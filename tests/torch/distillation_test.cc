@@ -13,6 +13,8 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/device/device.h"
 
+namespace dtrun::distillation_test {
+
 using namespace dtrun::test;
 using namespace dtrun::worker;
 
@@ -77,3 +79,5 @@ TEST_CASE("loss and gradient of a student beside its teacher are PyTorch's") {
     CHECK_MESSAGE(std::stod(theirs.out()) < 1e-5, theirs.out());
   }
 }
+
+}  // namespace dtrun::distillation_test

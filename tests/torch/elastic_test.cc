@@ -11,6 +11,8 @@
 #include "tests/support/ports.h"
 #include "tests/torch/torch_jobs.h"
 
+namespace dtrun::elastic_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -134,3 +136,5 @@ TEST_CASE("a second node that comes, is told to stop, and comes again is taken i
   if (!why_no_torch().empty()) return skip(why_no_torch());
   come_and_go(SIGTERM, 128 + SIGTERM);
 }
+
+}  // namespace dtrun::elastic_test

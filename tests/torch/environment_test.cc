@@ -9,6 +9,8 @@
 #include "tests/support/ports.h"
 #include "tests/torch/torch_jobs.h"
 
+namespace dtrun::environment_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -90,3 +92,5 @@ TEST_CASE("the same with a role and restarts") {
   if (!why_no_torch().empty()) return skip(why_no_torch());
   check_same({"--role", "reader", "--max_restarts", "3"}, {}, 1);
 }
+
+}  // namespace dtrun::environment_test

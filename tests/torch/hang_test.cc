@@ -7,6 +7,8 @@
 #include "tests/support/ports.h"
 #include "tests/torch/torch_jobs.h"
 
+namespace dtrun::hang_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -82,3 +84,5 @@ TEST_SUITE("py_spy") {
     }
   }
 }
+
+}  // namespace dtrun::hang_test

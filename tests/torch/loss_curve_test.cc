@@ -15,6 +15,8 @@
 #include "worker/data/dataset.h"
 #include "worker/model/program.h"
 
+namespace dtrun::loss_curve_test {
+
 using namespace dtrun::test;
 namespace worker = dtrun::worker;
 
@@ -270,3 +272,5 @@ TEST_CASE(
     compare({"batch norms of groups of " + std::to_string(group), smooth, train});
   }
 }
+
+}  // namespace dtrun::loss_curve_test

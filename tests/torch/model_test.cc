@@ -7,6 +7,8 @@
 #include "tests/e2e/training.h"
 #include "tests/torch/torch_jobs.h"
 
+namespace dtrun::model_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -89,3 +91,5 @@ TEST_CASE("and in a model of one's own, with a residual, an input further up, an
        R"({"GELU": {"approximate": "tanh"}}, {"AdaptiveAvgPool2d": {"output_size": 1}}, "Flatten", {"Dropout": {"p": 0.1}}, )"
        R"({"Linear": {"out_features": 32}, "name": "right"}, {"add": "6"}, "BatchNorm1d", "ReLU", {"Linear": {}, "name": "out"}])"});
 }
+
+}  // namespace dtrun::model_test

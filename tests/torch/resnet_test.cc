@@ -12,6 +12,8 @@
 #include "worker/device/device.h"
 #include "worker/model/program.h"
 
+namespace dtrun::resnet_test {
+
 using namespace dtrun::test;
 namespace worker = dtrun::worker;
 
@@ -97,3 +99,5 @@ TEST_CASE("a state_dict of torchvision's ResNet gives its logits, with either st
            "tensor \"layer2.0.downsample.1.bias\" has shape [64], this model needs [16]"});
   }
 }
+
+}  // namespace dtrun::resnet_test

@@ -2,6 +2,8 @@
 // missing.
 #include "tests/torch/torch_jobs.h"
 
+namespace dtrun::same_results_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -64,3 +66,5 @@ TEST_CASE("a worker's own exit code is dtrun's, where torchrun says 1") {
   CHECK(both.torchrun_code == 1);
   CHECK_MESSAGE(both.dtrun_code == 17, both.dtrun_err);
 }
+
+}  // namespace dtrun::same_results_test

@@ -4,6 +4,8 @@
 #include "tests/torch/torch_jobs.h"
 #include "tests/worker/tokenizer/cases.h"
 
+namespace dtrun::tokenizers_test {
+
 using namespace dtrun::test;
 
 TEST_CASE("text has the ids that Hugging Face's tokenizers gives it") {
@@ -27,3 +29,5 @@ TEST_CASE("text has the ids that Hugging Face's tokenizers gives it") {
     CHECK(dtrun::worker::check_cases(folder / name) > 3000);
   }
 }
+
+}  // namespace dtrun::tokenizers_test

@@ -6,6 +6,8 @@
 #include "tests/torch/torch_jobs.h"
 #include "worker/tokenizer/load.h"
 
+namespace dtrun::transformers_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -137,3 +139,5 @@ TEST_CASE("transformers loads the tokenizer that goes with an exported GPT-2, an
     CHECK_MESSAGE(contains(out, " <|endoftext|> 0 16\n"), out);
   }
 }
+
+}  // namespace dtrun::transformers_test

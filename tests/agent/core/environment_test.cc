@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+namespace dtrun::environment_test {
+
 using namespace dtrun::agent;
 
 namespace {
@@ -179,3 +181,5 @@ TEST_CASE("two dollars in an argument are one, and hide what follows") {
 TEST_CASE("the program's own name is taken as it is") {
   CHECK(worker_arguments({"/opt/a$$b/${local_rank}", "x"}, 12)[0] == "/opt/a$$b/${local_rank}");
 }
+
+}  // namespace dtrun::environment_test

@@ -2,7 +2,8 @@
 
 #include <doctest/doctest.h>
 
-using namespace dtrun;
+namespace dtrun::gpu_release_test {
+
 using namespace dtrun::agent;
 
 namespace {
@@ -55,3 +56,5 @@ TEST_CASE("a driver that does not answer keeps nobody from starting") {
   CHECK(unknown.note == "");
   CHECK_FALSE(release.waits());
 }
+
+}  // namespace dtrun::gpu_release_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace dtrun;
+namespace dtrun::gpu_test {
 
 namespace {
 
@@ -131,3 +131,5 @@ TEST_CASE("GPUs in few words") {
   CHECK(gpu_count_text({{.index = 0, .number = 4}}) == "1 GPU");
   CHECK(cuda_version_text(12040) == "12.4");
 }
+
+}  // namespace dtrun::gpu_test

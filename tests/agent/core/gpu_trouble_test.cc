@@ -4,7 +4,7 @@
 
 #include <random>
 
-using namespace dtrun;
+namespace dtrun::gpu_trouble_test {
 
 namespace {
 
@@ -103,3 +103,5 @@ TEST_CASE("where the kernel's log may not be read the driver's counters tell") {
   now.gpus.clear();
   CHECK(gpu_trouble({}, two(), now, "") == "");
 }
+
+}  // namespace dtrun::gpu_trouble_test

@@ -2,7 +2,8 @@
 
 #include <doctest/doctest.h>
 
-using namespace dtrun;
+namespace dtrun::gpu_use_test {
+
 using namespace dtrun::agent;
 
 namespace {
@@ -51,3 +52,5 @@ TEST_CASE("of a GPU that does not answer, or that is not there, nothing is told"
   CHECK_FALSE(use_of(kSecond, {}));
   CHECK_FALSE(use_of({.number = 1}, {.gpus = {PhysicalGpu{}}}));
 }
+
+}  // namespace dtrun::gpu_use_test

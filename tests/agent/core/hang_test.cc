@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+namespace dtrun::hang_test {
+
 using namespace dtrun::agent;
 
 namespace {
@@ -448,3 +450,5 @@ TEST_CASE("what is told by default is told of nobody else, and an option sets th
   CHECK_FALSE(hang_settings(7, 8, 0, false).tells());
   CHECK(hang_settings(7, 8, 0, false).ends());
 }
+
+}  // namespace dtrun::hang_test

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace dtrun {
+namespace dtrun::hosting_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -212,4 +212,4 @@ TEST_CASE("hosts, ports and whether this agent may host are told of every kind")
   CHECK(may_host(hosting(placed({"a", "b", "c"}, {}))) == false);
 }
 
-}  // namespace dtrun
+}  // namespace dtrun::hosting_test

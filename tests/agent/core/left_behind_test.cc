@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+namespace dtrun::left_behind_test {
+
 using namespace dtrun::agent;
 
 TEST_CASE("what is left behind is counted, and three of it are named") {
@@ -20,3 +22,5 @@ TEST_CASE("a long script is named by its begin, on one line, and without what a 
   CHECK(left_behind_text({most}, "rank 0") == "1 process that rank 0 left behind (" + most + ")");
   CHECK(left_behind_text({most + "x"}, "rank 0") == "1 process that rank 0 left behind (" + most + "…)");
 }
+
+}  // namespace dtrun::left_behind_test

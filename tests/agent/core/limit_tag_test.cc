@@ -7,6 +7,8 @@
 
 #include "agent/core/environment.h"
 
+namespace dtrun::limit_tag_test {
+
 using namespace dtrun::agent;
 
 namespace {
@@ -78,3 +80,5 @@ TEST_CASE("the limit of a job within a job belongs to both, and stays below the 
   CHECK(has_tag(limits(innermost), worker(kAgent, 1)));
   CHECK(has_tag(limits(innermost), worker(kOther, 7)));
 }
+
+}  // namespace dtrun::limit_tag_test

@@ -4,7 +4,8 @@
 
 #include <csignal>
 
-using namespace dtrun;
+namespace dtrun::signal_use_test {
+
 using namespace dtrun::agent;
 
 namespace {
@@ -45,3 +46,5 @@ TEST_CASE("a terminal stops and continues the workers together with their agent"
   CHECK(use_of_signal(SIGCONT, of_the_trainer()) == SignalUse::kForWorkers);
   CHECK(use_of_signal(SIGWINCH, of_the_trainer()) == SignalUse::kNone);
 }
+
+}  // namespace dtrun::signal_use_test

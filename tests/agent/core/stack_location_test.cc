@@ -5,6 +5,8 @@
 
 #include <string>
 
+namespace dtrun::stack_location_test {
+
 using namespace dtrun::agent;
 
 namespace {
@@ -175,3 +177,5 @@ TEST_CASE("what is no dump has no frames, and no place is longer than a line") {
   CHECK(frames_of_gdb("Thread 1 (LWP 47110 \"x\"):\n#0  f ()\n", 4711).empty());
   CHECK(python(kFutex, stack("    f (" + std::string(900, 'x') + ".py:1)\n")).where.size() <= 160);
 }
+
+}  // namespace dtrun::stack_location_test

@@ -5,7 +5,8 @@
 #include "tests/support/clock.h"
 #include "tests/support/fake_gpus.h"
 
-using namespace dtrun;
+namespace dtrun::ask_gpus_test {
+
 using namespace dtrun::agent;
 using namespace std::chrono_literals;
 
@@ -26,3 +27,5 @@ TEST_CASE("a driver that does not answer is waited for no longer than the limit"
   CHECK(ask_gpus({"/bin/sleep", "60"}, 1000ms).failure == "the NVIDIA driver did not answer for 1 s");
   CHECK(watch.fair() < 20s);
 }
+
+}  // namespace dtrun::ask_gpus_test

@@ -7,7 +7,8 @@
 #include "agent/gpu/read_gpus.h"
 #include "tests/support/fake_gpus.h"
 
-using namespace dtrun;
+namespace dtrun::nvml_test {
+
 using namespace dtrun::agent;
 using test::FakeGpus;
 
@@ -109,3 +110,5 @@ TEST_CASE("a library that is not there is no driver, one that does not start say
   use(unloaded);
   CHECK(GpuReader(kFolders).read().failure == "the NVIDIA driver is not loaded");
 }
+
+}  // namespace dtrun::nvml_test

@@ -6,7 +6,8 @@
 
 #include "tests/support/folder.h"
 
-using namespace dtrun;
+namespace dtrun::proc_gpus_test {
+
 using namespace dtrun::agent;
 
 namespace {
@@ -55,3 +56,5 @@ TEST_CASE("a driver without a GPU is no missing driver") {
   CHECK(gpus_in_proc(folder.path()).failure == "");
   CHECK(sight_of(gpus_in_proc(folder.path()), nullptr).why_none == "the NVIDIA driver shows none");
 }
+
+}  // namespace dtrun::proc_gpus_test

@@ -2,7 +2,8 @@
 
 #include <doctest/doctest.h>
 
-using namespace dtrun;
+namespace dtrun::reading_json_test {
+
 using namespace dtrun::agent;
 
 TEST_CASE("a reading is the same after it was a text") {
@@ -43,3 +44,5 @@ TEST_CASE("what is no reading is none") {
                            R"({"driver": "", "cuda": 0, "failure": "", "gpus": [{}]})"})
     CHECK_FALSE_MESSAGE(reading_of(text).has_value(), text);
 }
+
+}  // namespace dtrun::reading_json_test

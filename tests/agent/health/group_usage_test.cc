@@ -6,8 +6,7 @@
 
 #include "tests/agent/agent_process.h"
 
-using namespace dtrun::agent;
-using namespace dtrun::agent::test;
+namespace dtrun::agent::test::group_usage_test {
 
 TEST_CASE("children count to the group of their ancestor, also when they have left it") {
   // timeout(1) makes a process group of its own.
@@ -23,3 +22,5 @@ TEST_CASE("children count to the group of their ancestor, also when they have le
   // The destructor waits for the output's end, and those that left the group hold it as well.
   for (const dtrun::ProcessStat& member : usage.members) kill(member.pid, SIGKILL);
 }
+
+}  // namespace dtrun::agent::test::group_usage_test

@@ -9,7 +9,8 @@
 #include "proto/base/descriptor.h"
 #include "tests/agent/agent_process.h"
 
-using namespace dtrun::agent::test;
+namespace dtrun::agent::test::hang_guard_test {
+
 using dtrun::Descriptor;
 using dtrun::test::write_text;
 
@@ -253,3 +254,5 @@ TEST_CASE(
   CHECK_MESSAGE(contains(job.err(), "rank 0 hangs: "), job.err());
   CHECK_MESSAGE(contains(job.out(), "rank 1 goes on"), job.err());
 }
+
+}  // namespace dtrun::agent::test::hang_guard_test

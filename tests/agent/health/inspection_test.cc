@@ -11,8 +11,7 @@
 #include "agent/health/kernel_wait.h"
 #include "tests/agent/agent_process.h"
 
-using namespace dtrun::agent;
-using namespace dtrun::agent::test;
+namespace dtrun::agent::test::inspection_test {
 
 namespace {
 
@@ -147,3 +146,5 @@ TEST_CASE("a worker that computes is seen to") {
   CHECK(look.stack_location(0).activity == Activity::kComputes);
   CHECK(look.stack_location(7).activity == Activity::kUnseen);
 }
+
+}  // namespace dtrun::agent::test::inspection_test

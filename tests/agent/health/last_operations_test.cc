@@ -2,7 +2,8 @@
 
 #include <doctest/doctest.h>
 
-using namespace dtrun;
+namespace dtrun::last_operations_test {
+
 using namespace dtrun::agent;
 
 TEST_CASE("operations are one JSON object a line, with the wall time at which each began") {
@@ -27,3 +28,5 @@ TEST_CASE("operations are one JSON object a line, with the wall time at which ea
       "{\"time\":990.0,\"generation\":1,\"step\":117,\"operation\":\"receive\",\"bucket\":2,\"round\":0,"
       "\"peer\":3,\"state\":\"waits\",\"seconds\":10.0}\n");
 }
+
+}  // namespace dtrun::last_operations_test

@@ -12,8 +12,7 @@
 #include "tests/support/memory_group.h"
 #include "tests/support/skip.h"
 
-using namespace dtrun::agent;
-using namespace dtrun::agent::test;
+namespace dtrun::agent::test::oom_test {
 
 namespace {
 
@@ -109,3 +108,5 @@ TEST_CASE("a plain kill -9 is not reported as want of memory") {
   CHECK(other.wait() == 137);
   CHECK(other.err().find("failed first: signal 9 (SIGKILL)\n") != std::string::npos);
 }
+
+}  // namespace dtrun::agent::test::oom_test

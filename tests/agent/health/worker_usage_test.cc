@@ -8,8 +8,7 @@
 
 #include "tests/agent/agent_process.h"
 
-using namespace dtrun::agent;
-using namespace dtrun::agent::test;
+namespace dtrun::agent::test::worker_usage_test {
 
 namespace {
 
@@ -82,3 +81,5 @@ TEST_CASE("looks that follow each other at once, or the start of workers, cost n
   CHECK(usages.look({getpid()}, now + WorkerUsages::kGap / 2).empty());
   CHECK(usages.look({getpid()}, now + WorkerUsages::kGap).size() == 1);
 }
+
+}  // namespace dtrun::agent::test::worker_usage_test

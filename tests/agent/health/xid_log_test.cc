@@ -6,7 +6,8 @@
 
 #include "tests/support/folder.h"
 
-using namespace dtrun;
+namespace dtrun::xid_log_test {
+
 using namespace dtrun::agent;
 
 TEST_CASE("only what was reported since the job began counts, and it is remembered") {
@@ -26,3 +27,5 @@ TEST_CASE("a log that may not be read tells nothing") {
   XidLog log("/no/such/file");
   CHECK(log.read().empty());
 }
+
+}  // namespace dtrun::xid_log_test

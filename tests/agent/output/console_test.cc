@@ -11,6 +11,8 @@
 
 #include "agent/output/terminal_console.h"
 
+namespace dtrun::console_test {
+
 using namespace dtrun::agent;
 
 namespace {
@@ -80,3 +82,5 @@ TEST_CASE("a terminal that takes nothing holds nobody up, and loses no byte") {
     CHECK(shown == said);
   }
 }
+
+}  // namespace dtrun::console_test

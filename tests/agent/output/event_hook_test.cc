@@ -10,6 +10,8 @@
 #include "tests/support/folder.h"
 #include "tests/support/process.h"
 
+namespace dtrun::event_hook_test {
+
 using namespace dtrun::agent;
 using namespace dtrun::test;
 using namespace std::chrono_literals;
@@ -72,3 +74,5 @@ TEST_CASE("without an event nothing is started") {
   { EventHook hook("touch '" + (folder / "started").string() + "'"); }
   CHECK_FALSE(std::filesystem::exists(folder / "started"));
 }
+
+}  // namespace dtrun::event_hook_test

@@ -6,7 +6,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-using namespace dtrun;
+namespace dtrun::kubeflow_status_test {
+
 using namespace dtrun::agent;
 using Json = nlohmann::json;
 
@@ -74,3 +75,5 @@ TEST_CASE("Kubeflow asks by its variables, of which the names before 2.2 are kno
   CHECK(server->token_file == "/token");
   CHECK(server_of({{"KUBEFLOW_TRAINER_STATUS_URL", "https://old"}})->url == "https://old");
 }
+
+}  // namespace dtrun::kubeflow_status_test

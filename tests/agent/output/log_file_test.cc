@@ -7,7 +7,8 @@
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
 
-using namespace dtrun;
+namespace dtrun::log_file_test {
+
 using namespace dtrun::agent;
 using dtrun::test::Folder;
 using dtrun::test::read_if_there;
@@ -123,3 +124,5 @@ TEST_CASE("a file that cannot be written says so once, then takes nothing") {
   CHECK_FALSE(full.is_open());
   CHECK(full.write("x").ok());
 }
+
+}  // namespace dtrun::log_file_test

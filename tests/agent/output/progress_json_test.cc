@@ -5,7 +5,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-using namespace dtrun;
+namespace dtrun::progress_json_test {
+
 using namespace dtrun::agent;
 
 TEST_CASE("progress as JSON has the names of metrics.jsonl, in one line") {
@@ -37,3 +38,5 @@ TEST_CASE("what is not known yet, or not finite, is null") {
   progress.phase = Progress::Phase::kSaving;
   CHECK(nlohmann::json::parse(progress_json(progress, {}, {1, 1}, 0))["phase"] == "saving");
 }
+
+}  // namespace dtrun::progress_json_test

@@ -8,7 +8,7 @@
 #include "proto/core/contract.h"
 #include "proto/core/exit_codes.h"
 
-namespace dtrun::agent {
+namespace dtrun::agent::control_json_test {
 namespace {
 
 control::FromWorker read(const std::string& line) {
@@ -95,4 +95,4 @@ TEST_CASE("the Python package speaks the agent's version") {
 }
 
 }  // namespace
-}  // namespace dtrun::agent
+}  // namespace dtrun::agent::control_json_test

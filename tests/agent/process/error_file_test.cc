@@ -6,6 +6,8 @@
 
 #include "tests/support/folder.h"
 
+namespace dtrun::error_file_test {
+
 using namespace dtrun::agent;
 
 TEST_CASE("@record's error file gives message and traceback") {
@@ -79,3 +81,5 @@ TEST_CASE("of a very long traceback the innermost frames stay") {
   CHECK(error.traceback.starts_with("...\nframe "));
   CHECK(error.traceback.ends_with("\nframe 4999"));
 }
+
+}  // namespace dtrun::error_file_test

@@ -7,7 +7,8 @@
 
 #include "tests/support/folder.h"
 
-using namespace dtrun;
+namespace dtrun::heartbeat_file_test {
+
 using namespace dtrun::agent;
 
 namespace {
@@ -150,3 +151,5 @@ TEST_CASE("what is no file of a few bytes is not read") {
   std::filesystem::create_directory(file);
   CHECK_FALSE(beats.look().has_value());
 }
+
+}  // namespace dtrun::heartbeat_file_test

@@ -11,7 +11,8 @@
 
 #include "tests/support/ports.h"
 
-using namespace dtrun;
+namespace dtrun::master_port_test {
+
 using namespace dtrun::agent;
 
 namespace {
@@ -101,3 +102,5 @@ TEST_CASE("a port that somebody listens on is refused with the way out") {
         "cannot hold MASTER_PORT " + std::to_string(port.port) +
             ": Address already in use (without --master_port a free one is taken)");
 }
+
+}  // namespace dtrun::master_port_test

@@ -5,6 +5,8 @@
 
 #include <vector>
 
+namespace dtrun::proc_scan_test {
+
 using namespace dtrun::agent;
 
 namespace {
@@ -30,3 +32,5 @@ TEST_CASE("a search that never comes to an end is given up") {
   CHECK(looks({1, 1}, 4) == 4);
   CHECK(looks({1, 1}, 3) == 3);
 }
+
+}  // namespace dtrun::proc_scan_test

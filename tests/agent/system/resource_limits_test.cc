@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+namespace dtrun::resource_limits_test {
+
 using namespace dtrun::agent;
 
 namespace {
@@ -84,3 +86,5 @@ TEST_CASE("a limit on memory leaves the stacks of all threads, or is refused by 
   // What is allowed is enough, at whatever limit: nothing throws.
   for (std::size_t more = 16; more <= 1024; more += 16) CHECK(with_memory(more << 20, starts_twelve) <= 1);
 }
+
+}  // namespace dtrun::resource_limits_test

@@ -10,7 +10,8 @@
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
 
-using namespace dtrun;
+namespace dtrun::termination_log_test {
+
 using agent::kTerminationMessageBytes;
 using agent::termination_message;
 
@@ -52,3 +53,5 @@ TEST_CASE("the message replaces what the file had; no file is made, and no other
   agent::write_termination_message("would block");  // nobody reads
   unsetenv("DTRUN_TERMINATION_LOG");
 }
+
+}  // namespace dtrun::termination_log_test

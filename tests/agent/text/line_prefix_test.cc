@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+namespace dtrun::line_prefix_test {
+
 using namespace dtrun::agent;
 
 namespace {
@@ -44,3 +46,5 @@ TEST_CASE("torchrun's template keeps its meaning") {
 TEST_CASE("time is UTC with milliseconds, so that hosts can be compared") {
   CHECK(timestamp(1700000000042) == "2023-11-14T22:13:20.042Z");
 }
+
+}  // namespace dtrun::line_prefix_test

@@ -2,7 +2,8 @@
 
 #include <doctest/doctest.h>
 
-using namespace dtrun;
+namespace dtrun::lines_test {
+
 using namespace dtrun::agent;
 using namespace std::string_literals;
 
@@ -62,3 +63,5 @@ TEST_CASE("of a progress bar longer than that the tail keeps the last state") {
   tail.push(std::string(500, 'x') + "\r100 %");
   CHECK(tail.lines() == std::vector<std::string>{"100 %"});
 }
+
+}  // namespace dtrun::lines_test

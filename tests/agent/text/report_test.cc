@@ -6,7 +6,8 @@
 
 #include "agent/text/progress_text.h"
 
-using namespace dtrun;
+namespace dtrun::report_test {
+
 using namespace dtrun::agent;
 using namespace dtrun::rendezvous;
 
@@ -318,3 +319,5 @@ TEST_CASE("time left is guessed from a second of steps on, and forgets those of 
     CHECK(*pace.seconds_left(500, 1000, now) == doctest::Approx(500 / per_second));
   }
 }
+
+}  // namespace dtrun::report_test

@@ -2,7 +2,8 @@
 
 #include <doctest/doctest.h>
 
-using namespace dtrun;
+namespace dtrun::run_summary_test {
+
 using namespace dtrun::agent;
 
 namespace {
@@ -78,3 +79,5 @@ TEST_CASE("the summary tells goodput") {
   const std::string text = summary_text(completion(), {9.44, 1, 0, spent});
   CHECK(text.ends_with("other\n  " + goodput_text(spent) + "\n  1 restart; at least 57 steps done again"));
 }
+
+}  // namespace dtrun::run_summary_test

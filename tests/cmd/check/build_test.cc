@@ -8,7 +8,7 @@
 #include "tests/support/folder.h"
 #include "tests/support/process.h"
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::build_test {
 namespace {
 
 TEST_CASE("a program's build id is what readelf(1) prints") {
@@ -30,4 +30,4 @@ TEST_CASE("what is no program has none") {
 }
 
 }  // namespace
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::build_test

@@ -9,7 +9,7 @@
 
 #include "proto/base/descriptor.h"
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::connectivity_probe_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -108,4 +108,4 @@ TEST_CASE("two places of one host have two ports") {
 }
 
 }  // namespace
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::connectivity_probe_test

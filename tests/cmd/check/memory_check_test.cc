@@ -2,7 +2,8 @@
 
 #include <doctest/doctest.h>
 
-using namespace dtrun;
+namespace dtrun::memory_check_test {
+
 using namespace dtrun::cmd;
 
 TEST_CASE("the workers that other tasks start on a node need memory too") {
@@ -88,3 +89,5 @@ TEST_CASE("microbatches in lock step wait for as many GPUs as have the memory, o
   CHECK(least(spec_of(1, enough, 4)) == 1);
   CHECK(check_memory(spec_of(0, 0, 4), little).ok());
 }
+
+}  // namespace dtrun::memory_check_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::node_checks_test {
 namespace {
 
 constexpr std::int64_t kMebi = 1 << 20, kOfContainers = 64 * kMebi;
@@ -36,4 +36,4 @@ TEST_CASE("a small /dev/shm is told of where several workers may share memory th
 }
 
 }  // namespace
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::node_checks_test

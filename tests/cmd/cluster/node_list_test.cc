@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+namespace dtrun::node_list_test {
+
 using namespace dtrun::cmd;
 
 namespace {
@@ -58,3 +60,5 @@ TEST_CASE("counts of nodes are numbers, and repetitions in brackets") {
                            " 1", "99999999999999999999", "1(x65537)", "1(x65536),1", "16385", "1(x2)(x2)"})
     CHECK_MESSAGE(!parse_counts(list).ok(), list);
 }
+
+}  // namespace dtrun::node_list_test

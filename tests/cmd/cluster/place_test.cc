@@ -4,7 +4,8 @@
 
 #include <doctest/doctest.h>
 
-using namespace dtrun;
+namespace dtrun::place_test {
+
 using namespace dtrun::cmd;
 
 namespace {
@@ -406,3 +407,5 @@ TEST_CASE("PBS tells where its nodes are, and pbsdsh which one this is") {
   CHECK(refused(cluster(with(job, {{"PBS_TASKNUM", "2"}, {"PBS_NODENUM", "2"}}), "b", nodes))
             .find("PBS_NODENUM=2") != std::string::npos);
 }
+
+}  // namespace dtrun::place_test

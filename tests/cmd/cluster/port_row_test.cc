@@ -6,6 +6,8 @@
 #include <set>
 #include <string>
 
+namespace dtrun::port_row_test {
+
 using namespace dtrun::cmd;
 
 TEST_CASE("a row lies below the ports of outgoing connections, and beside the usual ones") {
@@ -33,3 +35,5 @@ TEST_CASE("a name's row is the same on every host, and names are spread") {
   for (int i = 0; i < 1000; ++i) rows.insert(port_row("job-" + std::to_string(i)).front());
   CHECK(rows.size() > 700);
 }
+
+}  // namespace dtrun::port_row_test

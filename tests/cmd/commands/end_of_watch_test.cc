@@ -2,7 +2,8 @@
 
 #include <doctest/doctest.h>
 
-using namespace dtrun;
+namespace dtrun::end_of_watch_test {
+
 using namespace dtrun::cmd;
 using Finding = Observation::Finding;
 
@@ -71,3 +72,5 @@ TEST_CASE("a run that was seen is waited for as long as a store needs to come ba
   CHECK(
       watched.see(Finding::kNoSuchRun, 30)->message().starts_with("run job7 is no longer known at h:1, and"));
 }
+
+}  // namespace dtrun::end_of_watch_test

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::screen_test {
 
 TEST_CASE("the first text goes where the cursor is, the next one in its place, line by line") {
   Screen screen;
@@ -42,4 +42,4 @@ TEST_CASE("a terminal of another size is cleared: it has wrapped the old lines i
   CHECK(screen.show("1\n", {0, 0}).find("\033[H") == 0);  // a terminal that does not know
 }
 
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::screen_test

@@ -7,7 +7,8 @@
 
 #include "tests/support/folder.h"
 
-using namespace dtrun;
+namespace dtrun::subcommand_test {
+
 using namespace dtrun::cmd;
 
 namespace {
@@ -80,3 +81,5 @@ TEST_CASE("whoever says that it is a program is believed") {
   }
   CHECK(refusal({"--no_python=0", "statsu"}) != "");
 }
+
+}  // namespace dtrun::subcommand_test

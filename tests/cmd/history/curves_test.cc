@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::curves_test {
 namespace {
 
 Curve wave(int points) {
@@ -63,4 +63,4 @@ TEST_CASE("the median is that of the values") {
   CHECK(std::isnan(median_of({})));
 }
 
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::curves_test

@@ -4,7 +4,7 @@
 
 #include <sstream>
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::job_life_test {
 namespace {
 
 JobLife life_in(const std::string& text, double alive_at = 0) {
@@ -133,4 +133,4 @@ TEST_CASE("garbage and a torn line harm no other line") {
   CHECK(life.marks.size() == 1);
 }
 
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::job_life_test

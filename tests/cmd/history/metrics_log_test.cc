@@ -4,7 +4,7 @@
 
 #include <sstream>
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::metrics_log_test {
 namespace {
 
 MetricsLog metrics_in(const std::string& text) {
@@ -67,4 +67,4 @@ TEST_CASE("torn lines, garbage and numbers that are not finite harm nothing else
   CHECK(log.unreadable == 9);
 }
 
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::metrics_log_test

@@ -7,7 +7,7 @@
 
 #include "cmd/history/page.h"
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::run_history_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -169,4 +169,4 @@ TEST_CASE("the page of 100,000 steps is below a megabyte") {
   CHECK(comparison_page(run, run, comparison_of(run, run)).size() < 1'000'000);
 }
 
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::run_history_test

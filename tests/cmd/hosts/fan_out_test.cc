@@ -8,7 +8,7 @@
 #include <numeric>
 #include <random>
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::fan_out_test {
 namespace {
 
 // sshd's MaxStartups begin:rate:full (sshd.c, should_drop_connection): it drops new connections at random
@@ -212,4 +212,4 @@ TEST_CASE("ten thousand hosts behind one sshd are no work for the launcher") {
   CHECK(outcome.logged_in == 10'000);
 }
 
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::fan_out_test

@@ -5,7 +5,7 @@
 
 #include <random>
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::host_filter_test {
 namespace {
 
 std::vector<Host> workers() {
@@ -112,4 +112,4 @@ TEST_CASE("including some GPUs is the same as excluding the others") {
   }
 }
 
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::host_filter_test

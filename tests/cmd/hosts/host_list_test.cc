@@ -7,7 +7,7 @@
 #include "cmd/hosts/hostfile.h"
 #include "proto/core/contract.h"
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::host_list_test {
 namespace {
 
 std::string read_list(std::string_view text) {
@@ -105,4 +105,4 @@ TEST_CASE("any numbers in a group come out one by one") {
   }
 }
 
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::host_list_test

@@ -9,7 +9,7 @@
 
 #include "proto/core/contract.h"
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::hostfile_test {
 namespace {
 
 // "node1=2 ada@node2=0": destinations and slots; or the message of a refusal.
@@ -158,4 +158,4 @@ TEST_CASE("any hosts, written in any of the formats, are read back") {
   }
 }
 
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::hostfile_test

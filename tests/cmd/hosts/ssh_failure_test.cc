@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::ssh_failure_test {
 namespace {
 
 const Host kHost = {.destination = "ada@node3"};
@@ -220,4 +220,4 @@ TEST_CASE("where there is no room for dtrun, tar's reason is told, not that it f
         "neither HOME nor XDG_CACHE_HOME is an absolute path: no place for dtrun");
 }
 
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::ssh_failure_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::travelling_environment_test {
 namespace {
 
 using Entries = std::vector<std::string>;
@@ -200,4 +200,4 @@ TEST_CASE("values that sound secret are masked, and those that hold a login") {
   CHECK(masked("https_proxy=http://ada:pw@proxy:3128") == "https_proxy=***");
 }
 
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::travelling_environment_test

@@ -10,6 +10,8 @@
 #include "tests/support/process.h"
 #include "tests/support/skip.h"
 
+namespace dtrun::commands_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -104,3 +106,5 @@ TEST_SUITE("kubernetes_validate") {
     }
   }
 }
+
+}  // namespace dtrun::commands_test

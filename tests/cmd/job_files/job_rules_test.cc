@@ -8,6 +8,8 @@
 #include "tests/cmd/job_files/job_controller.h"
 #include "tests/support/process.h"
 
+namespace dtrun::job_rules_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -114,3 +116,5 @@ TEST_CASE(
   for (const int code : {137, 255})
     CHECK(JobController(other).ends({.exit_code = code}).failed == "PodFailurePolicy");
 }
+
+}  // namespace dtrun::job_rules_test

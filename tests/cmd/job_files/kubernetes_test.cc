@@ -6,7 +6,7 @@
 
 #include "tests/support/files.h"
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::kubernetes_test {
 namespace {
 
 using test::contains;
@@ -111,4 +111,4 @@ TEST_CASE("a volume is a claim and an absolute path") {
     CHECK_MESSAGE(parse_volume(text).status().exit_code() == 64, text);
 }
 
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::kubernetes_test

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::pod_values_test {
 namespace {
 
 bool takes(Status (*check)(const Given&), const std::string& value) {
@@ -44,4 +44,4 @@ TEST_CASE("memory has one of Kubernetes' units, and is some") {
     CHECK_MESSAGE(!takes(check_memory, memory), memory);
 }
 
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::pod_values_test

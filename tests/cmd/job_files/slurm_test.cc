@@ -6,7 +6,7 @@
 
 #include "tests/support/files.h"
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::slurm_test {
 
 using test::contains;
 
@@ -63,4 +63,4 @@ TEST_CASE("a range of nodes is asked for as one, and GPUs have a worker each") {
     CHECK_MESSAGE(contains(script, line), line);
 }
 
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::slurm_test

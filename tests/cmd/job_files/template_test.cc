@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+namespace dtrun::template_test {
+
 using dtrun::cmd::fill_in;
 
 TEST_CASE("places get their values, and any other @ stays") {
@@ -17,3 +19,5 @@ TEST_CASE("a line whose value is empty is left out") {
 TEST_CASE("each line of a value is indented as its place") {
   CHECK(fill_in("  list:\n    @x@\n", {{"x", "- a\n- b"}}) == "  list:\n    - a\n    - b\n");
 }
+
+}  // namespace dtrun::template_test

@@ -13,7 +13,7 @@
 #include "tests/support/folder.h"
 #include "tests/support/process.h"
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::brought_builds_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -101,4 +101,4 @@ TEST_CASE("an agent keeps the build that it runs from, and removes old ones") {
 }
 
 }  // namespace
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::brought_builds_test

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::clean_test {
 namespace {
 
 // A title, a clipboard, a cleared screen; as C0 and as C1.
@@ -63,4 +63,4 @@ TEST_CASE("a line that follows another one cannot look like dtrun's own") {
 }
 
 }  // namespace
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::clean_test

@@ -14,6 +14,8 @@
 #include "tests/support/folder.h"
 #include "tests/support/process.h"
 
+namespace dtrun::detach_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -259,3 +261,5 @@ TEST_CASE("runs that there are not, or are twice, are told of in one line") {
 }
 
 }  // namespace
+
+}  // namespace dtrun::detach_test

@@ -10,7 +10,7 @@
 
 #include "tests/support/folder.h"
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::detached_files_test {
 namespace {
 
 // While it lives, no file of this process grows beyond `bytes`.
@@ -83,4 +83,4 @@ TEST_CASE("where there is no room the exit code is kept, and it is known that ou
   CHECK(run.reader.end()->is_cut);
 }
 
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::detached_files_test

@@ -16,7 +16,7 @@
 #include "tests/support/folder.h"
 #include "tests/support/process.h"
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::hostile_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -163,4 +163,4 @@ TEST_CASE("no control character of a host reaches the terminal") {
 }
 
 }  // namespace
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::hostile_test

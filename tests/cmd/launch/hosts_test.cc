@@ -12,6 +12,8 @@
 #include "tests/support/folder.h"
 #include "tests/support/process.h"
 
+namespace dtrun::hosts_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -296,3 +298,5 @@ TEST_CASE("a launcher ends well however its remote shells' ends fall together") 
 }
 
 }  // namespace
+
+}  // namespace dtrun::hosts_test

@@ -12,7 +12,7 @@
 #include "tests/support/folder.h"
 #include "tests/support/process.h"
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::own_files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -161,4 +161,4 @@ TEST_CASE("a home that is no absolute path gets nothing, and a cache that is non
 }
 
 }  // namespace
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::own_files_test

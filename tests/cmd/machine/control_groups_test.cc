@@ -6,6 +6,8 @@
 
 #include "tests/support/folder.h"
 
+namespace dtrun::control_groups_test {
+
 using namespace dtrun::cmd;
 
 namespace {
@@ -79,3 +81,5 @@ TEST_CASE("files that make no sense limit nothing") {
     CHECK_MESSAGE(!read_cpu_quota(root.path()), text);
   }
 }
+
+}  // namespace dtrun::control_groups_test

@@ -2,7 +2,8 @@
 
 #include <doctest/doctest.h>
 
-using namespace dtrun;
+namespace dtrun::cpu_binding_test {
+
 using namespace dtrun::cmd;
 
 namespace {
@@ -73,3 +74,5 @@ TEST_CASE("CPUs that this process may not use are nobody's") {
   CHECK(bind(cpus, CpuBinding::kNode, 1, {0}) == Bound{{2, 3, 6, 7}});  // its GPU's node has none
   CHECK_FALSE(bind_cpus({}, {}, CpuBinding::kNode, 1).ok());
 }
+
+}  // namespace dtrun::cpu_binding_test

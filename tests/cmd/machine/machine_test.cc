@@ -5,6 +5,8 @@
 
 #include <fstream>
 
+namespace dtrun::machine_test {
+
 using namespace dtrun::cmd;
 
 namespace {
@@ -129,3 +131,5 @@ TEST_CASE("memory that can be had is the kernel's number, or what control groups
   CHECK(read_available_memory(root.path())->bytes == 100000);
   CHECK(read_available_memory(root.path())->by == "memory.limit_in_bytes of its control group /a");
 }
+
+}  // namespace dtrun::machine_test

@@ -17,7 +17,8 @@
 #include "tests/support/process.h"
 #include "tests/support/skip.h"
 
-using namespace dtrun;
+namespace dtrun::completion_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -332,3 +333,5 @@ TEST_CASE(
   CHECK(none.wait() == 64);
   CHECK(none.err() == "dtrun: dtrun completion needs bash|zsh|fish|tcsh (dtrun completion --help)\n");
 }
+
+}  // namespace dtrun::completion_test

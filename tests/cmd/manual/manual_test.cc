@@ -13,7 +13,8 @@
 #include "tests/support/skip.h"
 #include "worker/config/options.h"
 
-using namespace dtrun;
+namespace dtrun::manual_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -185,3 +186,5 @@ TEST_CASE("cmake --install brings programs that run, man pages, completions and 
   CHECK(read_if_there(share / "dtrun/configs/job.schema.json") ==
         printed({"help", "--format", "schema", "config"}));
 }
+
+}  // namespace dtrun::manual_test

@@ -11,7 +11,8 @@
 #include "cmd/options/option_table.h"
 #include "worker/config/config.h"
 
-using namespace dtrun;
+namespace dtrun::page_test {
+
 using namespace dtrun::cmd;
 
 namespace {
@@ -130,3 +131,5 @@ TEST_CASE("the config's page has every key with what is allowed and its default"
     CHECK_MESSAGE(text.find(line) != std::string::npos, line);
   }
 }
+
+}  // namespace dtrun::page_test

@@ -3,7 +3,7 @@
 
 #include "cmd/options/values.h"
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::exit_codes_test {
 namespace {
 
 using Ranges = std::vector<std::pair<int, int>>;
@@ -43,4 +43,4 @@ TEST_CASE("what is no exit code is refused with what was found and what is allow
   }
 }
 
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::exit_codes_test

@@ -9,7 +9,8 @@
 #include "cmd/options/option_table.h"
 #include "worker/config/options.h"
 
-using namespace dtrun;
+namespace dtrun::options_test {
+
 using namespace dtrun::cmd;
 
 namespace {
@@ -267,3 +268,5 @@ TEST_CASE("-h asks for the short help and --help for the long one, and no variab
     CHECK(parse({"x"}, {{dtruns, "1"}, {torchs, "1"}}).value().values.empty());
   }
 }
+
+}  // namespace dtrun::options_test

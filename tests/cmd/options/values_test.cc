@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::values_test {
 namespace {
 
 // The message of a refusal, which names the option; empty if `result` is a value.
@@ -123,4 +123,4 @@ TEST_CASE("streams are 0 to 3") {
   for (const char* wrong : {"4", "1:4", "-1"}) CHECK_FALSE(refusal(parse_streams(given(wrong))).empty());
 }
 
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::values_test

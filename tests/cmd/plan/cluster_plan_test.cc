@@ -8,7 +8,8 @@
 #include "tests/cmd/plan/planned.h"
 #include "tests/support/files.h"
 
-using namespace dtrun;
+namespace dtrun::cluster_plan_test {
+
 using namespace dtrun::cmd;
 using test::contains;
 
@@ -305,3 +306,5 @@ TEST_CASE("where a launcher does not say where nodes meet, an endpoint must") {
   around.variables["OMPI_COMM_WORLD_RANK"] = "1";
   CHECK(host(plan_of({"--", "x"}, around)) == "10.0.0.1");
 }
+
+}  // namespace dtrun::cluster_plan_test

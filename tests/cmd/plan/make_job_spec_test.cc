@@ -8,7 +8,8 @@
 #include "cmd/plan/plan_json.h"
 #include "tests/cmd/plan/planned.h"
 
-using namespace dtrun;
+namespace dtrun::make_job_spec_test {
+
 using namespace dtrun::cmd;
 using std::chrono::milliseconds;
 
@@ -220,3 +221,5 @@ TEST_CASE("the plan is JSON that a script can read") {
   CHECK(json["rendezvous"]["host"].is_null());
   CHECK(json["config"]["model"]["type"] == "convnet");
 }
+
+}  // namespace dtrun::make_job_spec_test

@@ -6,7 +6,7 @@
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::one_worker_test {
 namespace {
 
 constexpr int kCuda13 = 13000;
@@ -74,4 +74,4 @@ TEST_CASE("what a run would be refused for is refused, with the same exit code")
 }
 
 }  // namespace
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::one_worker_test

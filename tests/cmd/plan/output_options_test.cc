@@ -4,7 +4,8 @@
 
 #include <map>
 
-using namespace dtrun;
+namespace dtrun::output_options_test {
+
 using namespace dtrun::cmd;
 
 namespace {
@@ -151,3 +152,5 @@ TEST_CASE("a size has a unit or none") {
   }
   CHECK(good_read({{"log_max_size", "1K"}}).notices.at(0).find("--log_max_size has no effect") == 0);
 }
+
+}  // namespace dtrun::output_options_test

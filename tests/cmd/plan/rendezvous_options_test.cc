@@ -9,7 +9,8 @@
 #include "tests/cmd/plan/planned.h"
 #include "tests/support/folder.h"
 
-using namespace dtrun;
+namespace dtrun::rendezvous_options_test {
+
 using namespace dtrun::cmd;
 using std::chrono::milliseconds;
 
@@ -283,3 +284,5 @@ TEST_CASE("without any key nodes refuse to meet beyond loopback, and say what to
   CHECK(loopback.notices[0] ==
         "plain text: any user of this machine who can connect to localhost:4711 may join (HOME is not set)");
 }
+
+}  // namespace dtrun::rendezvous_options_test

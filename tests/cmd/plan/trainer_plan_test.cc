@@ -10,7 +10,8 @@
 #include "cmd/plan/plan_json.h"
 #include "tests/cmd/plan/planned.h"
 
-using namespace dtrun;
+namespace dtrun::trainer_plan_test {
+
 using namespace dtrun::cmd;
 
 TEST_CASE("a config brings its launch section, overrides and a canonical text") {
@@ -173,3 +174,5 @@ TEST_CASE("a config that never ends is refused as too long") {
   std::filesystem::create_symlink("/dev/zero", endless);
   CHECK(bad({endless.string()}, kExitConfig).find("at most 1048576 bytes") != std::string::npos);
 }
+
+}  // namespace dtrun::trainer_plan_test

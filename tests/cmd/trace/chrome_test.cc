@@ -7,7 +7,7 @@
 
 #include "tests/cmd/trace/traced.h"
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::chrome_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -152,4 +152,4 @@ TEST_CASE("the file says by how much its clocks may be wrong, and what is missin
   CHECK(nothing["traceEvents"].empty());
 }
 
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::chrome_test

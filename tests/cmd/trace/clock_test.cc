@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::clock_test {
 
 TEST_CASE("a node's clock is where its answer lay in the middle of the shortest way") {
   const std::vector<ClockSample> samples{{.sent = 1000, .answered = 900'000, .received = 1900},
@@ -58,4 +58,4 @@ TEST_CASE("answers that make no sense say nothing") {
   CHECK_FALSE(offset_of(senseless));
 }
 
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::clock_test

@@ -4,7 +4,7 @@
 
 #include "tests/cmd/trace/traced.h"
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::record_test {
 namespace {
 
 using Kind = Operation::Kind;
@@ -86,4 +86,4 @@ TEST_CASE("whatever a node sends is taken") {
   CHECK(one.ended == one.began);
 }
 
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::record_test

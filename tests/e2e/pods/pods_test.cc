@@ -11,6 +11,8 @@
 #include "tests/e2e/pods/pod_training.h"
 #include "tests/support/skip.h"
 
+namespace dtrun::pods_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -83,3 +85,5 @@ TEST_CASE("a pod that is deleted is one pod: the others' workers go on, and the 
   }
   ends_with_the_bytes_of_one_worker(pods, steps);
 }
+
+}  // namespace dtrun::pods_test

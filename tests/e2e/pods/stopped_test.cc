@@ -12,6 +12,8 @@
 #include "tests/support/files.h"
 #include "tests/support/skip.h"
 
+namespace dtrun::stopped_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -92,3 +94,5 @@ TEST_CASE("the first pod, which `kubectl logs job/NAME` shows, shows the progres
   CHECK_FALSE(shows(1));
   CHECK_FALSE(shows(2));
 }
+
+}  // namespace dtrun::stopped_test

@@ -13,6 +13,8 @@
 #include "tests/e2e/training.h"
 #include "tests/support/skip.h"
 
+namespace dtrun::jobs_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -342,3 +344,5 @@ TEST_CASE("preempted: saved within the grace, queued again, and goes on at that 
   CHECK(model(output) == expected(kLong));
   CHECK_MESSAGE(contains(read_text(log), "after SIGTERM"), read_text(log));
 }
+
+}  // namespace dtrun::jobs_test

@@ -14,7 +14,8 @@
 #include "tests/support/process.h"
 #include "tests/support/skip.h"
 
-using namespace dtrun;
+namespace dtrun::node_lists_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -135,3 +136,5 @@ TEST_CASE("a million random lists are what scontrol makes of them") {
   }
   CHECK(different == 0);
 }
+
+}  // namespace dtrun::node_lists_test

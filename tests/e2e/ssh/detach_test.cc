@@ -3,6 +3,8 @@
 
 #include "tests/e2e/ssh/launch.h"
 
+namespace dtrun::detach_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -47,3 +49,5 @@ TEST_CASE("dtrun stop ends a detached job on every host") {
   CHECK_MESSAGE(stopped.exit_code == 0, stopped.err);
   for (int i = 0; i < 3; ++i) CHECK_MESSAGE(is_idle(hosts, i), running_on(hosts, i));
 }
+
+}  // namespace dtrun::detach_test

@@ -10,6 +10,8 @@
 
 #include "tests/e2e/ssh/launch.h"
 
+namespace dtrun::ends_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -239,3 +241,5 @@ TEST_CASE("Ctrl-C ends the job on all hosts in order, and twice at once") {
   CHECK_MESSAGE(twice.exit_code == 130, twice.err);
   for (int i = 0; i < kHosts; ++i) CHECK_MESSAGE(is_idle(hosts, i), running_on(hosts, i));
 }
+
+}  // namespace dtrun::ends_test

@@ -6,6 +6,8 @@
 #include "tests/support/files.h"
 #include "tests/support/skip.h"
 
+namespace dtrun::hosts_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -142,3 +144,5 @@ TEST_CASE("interfaces and names that mislead") {
   CHECK(answer(hosts, "node1", "getent ahostsv4 node1").starts_with("127.0.1.1 "));
   CHECK(answer(hosts, "node1", "getent hosts node0 || echo unknown") == "unknown\n");
 }
+
+}  // namespace dtrun::hosts_test

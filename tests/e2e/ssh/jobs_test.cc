@@ -6,6 +6,8 @@
 #include "tests/e2e/ssh/launch.h"
 #include "tests/e2e/training.h"
 
+namespace dtrun::jobs_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -179,3 +181,5 @@ TEST_CASE("standard input reaches a worker on another host") {
   CHECK_MESSAGE(ended.exit_code == 0, ended.err);
   CHECK_MESSAGE(contains(ended.out, "1288895\n"), ended.out);  // as `seq 1 200000 | wc -c` has it
 }
+
+}  // namespace dtrun::jobs_test

@@ -5,6 +5,8 @@
 #include "tests/e2e/ssh/launch.h"
 #include "tests/e2e/training.h"
 
+namespace dtrun::refusals_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -176,3 +178,5 @@ TEST_CASE("a host without room for dtrun says so with tar's reason and the folde
   CHECK_MESSAGE(has_line(ended.err, "node1: ", "make room there"), ended.err);
   check_nothing_started(hosts, 2);
 }
+
+}  // namespace dtrun::refusals_test

@@ -7,6 +7,8 @@
 
 #include "tests/e2e/ssh/launch.h"
 
+namespace dtrun::words_test {
+
 using namespace dtrun::test;
 
 namespace {
@@ -124,3 +126,5 @@ TEST_CASE("1,000 arguments and 1,000 variables arrive byte for byte at every log
     }
   }
 }
+
+}  // namespace dtrun::words_test

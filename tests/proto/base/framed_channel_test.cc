@@ -9,7 +9,8 @@
 
 #include "proto/launch.pb.h"
 
-using namespace dtrun;
+namespace dtrun::framed_channel_test {
+
 using launch::ToHost;
 
 namespace {
@@ -73,3 +74,5 @@ TEST_CASE("a socket that nobody reads any more says so, without a signal") {
 }
 
 }  // namespace
+
+}  // namespace dtrun::framed_channel_test

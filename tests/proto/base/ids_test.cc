@@ -4,7 +4,7 @@
 
 #include <set>
 
-namespace dtrun {
+namespace dtrun::ids_test {
 namespace {
 
 TEST_CASE("random ids are hex digits of the length asked for, and differ") {
@@ -22,4 +22,4 @@ TEST_CASE("random ids are hex digits of the length asked for, and differ") {
 TEST_CASE("a host always has a name") { CHECK_FALSE(host_name().empty()); }
 
 }  // namespace
-}  // namespace dtrun
+}  // namespace dtrun::ids_test

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-using namespace dtrun;
+namespace dtrun::operation_ring_test {
 
 namespace {
 
@@ -138,3 +138,5 @@ TEST_CASE("a reader of memory that threads write to sees whole operations") {
   for (std::thread& writer : writers) writer.join();
   CHECK(torn == 0);
 }
+
+}  // namespace dtrun::operation_ring_test

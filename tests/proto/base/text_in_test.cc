@@ -6,7 +6,7 @@
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
 
-using namespace dtrun;
+namespace dtrun::text_in_test {
 
 TEST_CASE("a file is read whole, whatever its bytes") {
   const test::Folder folder;
@@ -26,3 +26,5 @@ TEST_CASE("what cannot be read is empty, or told with the reason") {
   CHECK(directory.message() == folder.path().string() + ": cannot be read: Is a directory");
   CHECK(none.message() == (folder.path() / "none").string() + ": cannot be read: No such file or directory");
 }
+
+}  // namespace dtrun::text_in_test

@@ -4,7 +4,7 @@
 
 #include <map>
 
-using namespace dtrun;
+namespace dtrun::colour_test {
 
 namespace {
 
@@ -77,3 +77,5 @@ TEST_CASE("of a line from elsewhere the palette's own colours stay, and nothing 
   CHECK(painted_line("\u009b2J\x1b[8mhidden") == "?2J?[8mhidden");
   CHECK(painted_line("\x1b[36") == "?[36");
 }
+
+}  // namespace dtrun::colour_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace dtrun {
+namespace dtrun::control_group_test {
 
 using Groups = std::vector<ControlGroup>;
 
@@ -28,4 +28,4 @@ TEST_CASE("a container sees its own part of the tree, as far as it can be seen f
   CHECK(control_groups("cpu", "0::/\n", mounts) == Groups{{top, "/pod", true}});
 }
 
-}  // namespace dtrun
+}  // namespace dtrun::control_group_test

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
-namespace dtrun {
+namespace dtrun::exit_codes_test {
 namespace {
 
 TEST_CASE("exit codes are the documented numbers: scripts depend on them") {
@@ -37,4 +37,4 @@ TEST_CASE("how a process ended is described with the signal's name") {
 }
 
 }  // namespace
-}  // namespace dtrun
+}  // namespace dtrun::exit_codes_test

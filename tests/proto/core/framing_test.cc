@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace dtrun {
+namespace dtrun::framing_test {
 namespace {
 
 // All whole payloads that the reader has.
@@ -162,4 +162,4 @@ TEST_CASE("a line has a limit, with an end and without one") {
 }
 
 }  // namespace
-}  // namespace dtrun
+}  // namespace dtrun::framing_test

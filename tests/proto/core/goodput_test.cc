@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace dtrun {
+namespace dtrun::goodput_test {
 
 TEST_CASE("goodput is told with the kinds of loss that are worth a number") {
   const Goodput spent{
@@ -11,4 +11,4 @@ TEST_CASE("goodput is told with the kinds of loss that are worth a number") {
         "goodput 58.4 %: 1 min 33 s training, 2.5 s redone, 1.0 s loading, 1 min 03 s down");
 }
 
-}  // namespace dtrun
+}  // namespace dtrun::goodput_test

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace dtrun {
+namespace dtrun::nearest_test {
 namespace {
 
 const std::vector<std::string> kNames = {"nnodes", "nproc_per_node", "node_rank", "rdzv_id"};
@@ -32,4 +32,4 @@ TEST_CASE("a name that is like none finds none") {
 }
 
 }  // namespace
-}  // namespace dtrun
+}  // namespace dtrun::nearest_test

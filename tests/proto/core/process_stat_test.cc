@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace dtrun {
+namespace dtrun::process_stat_test {
 
 TEST_CASE("a process is read from its stat line, whatever its name holds") {
   const auto stat = parse_stat(
@@ -29,4 +29,4 @@ TEST_CASE("what is no stat line gives nothing") {
   }
 }
 
-}  // namespace dtrun
+}  // namespace dtrun::process_stat_test

@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <memory>
 
-namespace dtrun {
+namespace dtrun::status_test {
 namespace {
 
 TEST_CASE("a status is a success unless it was given an exit code") {
@@ -40,4 +40,4 @@ TEST_CASE("a result has a value or a failure, and moves its value out") {
 }
 
 }  // namespace
-}  // namespace dtrun
+}  // namespace dtrun::status_test

@@ -7,7 +7,7 @@
 
 #include "proto/core/number.h"
 
-namespace dtrun {
+namespace dtrun::text_test {
 namespace {
 
 TEST_CASE("one thing, and any other number of things") {
@@ -87,4 +87,4 @@ TEST_CASE("a duration has seconds up to an hour, then minutes") {
   CHECK(time_text(59.96) == "1 min 00 s");
 }
 
-}  // namespace dtrun
+}  // namespace dtrun::text_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace dtrun {
+namespace dtrun::utf8_test {
 namespace {
 
 TEST_CASE("the first byte that is no part of a character is found") {
@@ -46,4 +46,4 @@ TEST_CASE("printable text is valid UTF-8 without control characters, as a termin
 }
 
 }  // namespace
-}  // namespace dtrun
+}  // namespace dtrun::utf8_test

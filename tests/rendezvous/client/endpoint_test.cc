@@ -14,6 +14,7 @@
 
 #include "tests/support/clock.h"
 
+namespace dtrun::rendezvous::endpoint_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -96,8 +97,6 @@ class Listener {
 
 }  // namespace
 
-namespace dtrun::rendezvous {
-
 TEST_CASE("an address that never answers leaves the next one time to do so") {
   Listener deaf(0), live(8);
   deaf.fall_deaf();
@@ -128,4 +127,4 @@ TEST_CASE("a slow name service does not use up the time to connect") {
   CHECK(watch.wall() >= milliseconds(500));
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::endpoint_test

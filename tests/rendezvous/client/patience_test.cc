@@ -17,6 +17,7 @@
 #include "rendezvous/client/kv_calls.h"
 #include "tests/support/process.h"
 
+namespace dtrun::rendezvous::patience_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -42,7 +43,6 @@ extern "C" int getaddrinfo(const char*, const char*, const addrinfo*, addrinfo**
   return EAI_NONAME;
 }
 
-namespace dtrun::rendezvous {
 namespace {
 
 // The first failures of a client whose endpoint has a name that nobody knows.
@@ -130,4 +130,4 @@ TEST_CASE("a client tries again after 50 ms, then ever later up to 2 s, less a q
   }
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::patience_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::store_test {
 
 using Store = KeyValueStore;
 using Outcome = KeyValueStore::Outcome;
@@ -119,4 +119,4 @@ TEST_CASE("a key that could not be set is not waited for") {
   CHECK(!store.fits(std::string(1001 - KeyValueStore::kItemOverhead, 'x')));
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::store_test

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::access_test {
 namespace {
 
 SocketAddress four(std::uint16_t port, unsigned char last = 1) {
@@ -86,4 +86,4 @@ TEST_CASE("secrets are the same or not") {
   CHECK(same_secret("", ""));
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::access_test

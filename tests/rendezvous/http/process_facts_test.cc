@@ -5,7 +5,7 @@
 
 #include <ctime>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::process_facts_test {
 
 TEST_CASE("the kernel's lines on a process are read, whatever its name") {
   const std::string stat =
@@ -42,4 +42,4 @@ TEST_CASE("this process is told as it is") {
   close(more);
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::process_facts_test

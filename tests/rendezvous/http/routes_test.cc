@@ -8,7 +8,7 @@
 #include "rendezvous/text/job_metrics.h"
 #include "rendezvous/text/status_text.h"
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::routes_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -262,4 +262,4 @@ TEST_CASE("a target is taken apart, however strange") {
   CHECK(parse_target("?").parameters.empty());
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::routes_test

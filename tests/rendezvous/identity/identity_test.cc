@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::identity_test {
 namespace {
 
 using Context = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
@@ -131,4 +131,4 @@ TEST_CASE("keys near the ends of the range give identities, too") {
 }
 
 }  // namespace
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::identity_test

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::job_key_test {
 namespace {
 
 const std::string kText = "dtk1_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";  // bytes 0, 1, … 31
@@ -70,4 +70,4 @@ TEST_CASE("what follows from a key never changes") {
 }
 
 }  // namespace
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::job_key_test

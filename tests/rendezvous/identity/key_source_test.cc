@@ -18,7 +18,7 @@
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::key_source_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -247,4 +247,4 @@ TEST_CASE("a key on a descriptor is read once, and the descriptor closed; what c
 }
 
 }  // namespace
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::key_source_test

@@ -15,7 +15,7 @@
 #include <optional>
 #include <vector>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::gate_test {
 namespace {
 
 // While it lives, this process may not open another file.
@@ -69,4 +69,4 @@ TEST_CASE("a gate that may not open another file waits until it may, and takes n
 }
 
 }  // namespace
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::gate_test

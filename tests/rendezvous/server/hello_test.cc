@@ -5,7 +5,7 @@
 
 #include <array>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::hello_test {
 namespace {
 
 using Bytes = std::array<unsigned char, kGreetingBytes>;
@@ -29,4 +29,4 @@ TEST_CASE("anything else is none, as soon as that shows") {
 }
 
 }  // namespace
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::hello_test

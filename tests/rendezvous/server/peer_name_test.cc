@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 #include <netinet/in.h>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::peer_name_test {
 namespace {
 
 std::string name_at(const char* address) {
@@ -29,4 +29,4 @@ TEST_CASE("a peer is named as gRPC names it") {
 }
 
 }  // namespace
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::peer_name_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::run_status_test {
 namespace {
 
 Join one_of_two(const char* id) {
@@ -119,4 +119,4 @@ TEST_CASE(
 }
 
 }  // namespace
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::run_status_test

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::strand_test {
 namespace {
 
 constexpr std::int64_t kNothingDue = std::numeric_limits<std::int64_t>::max();
@@ -137,4 +137,4 @@ TEST_CASE("what is posted after the end is dropped") {
   CHECK_FALSE(ran);
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::strand_test

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::traces_test {
 namespace {
 
 // A call to two nodes.
@@ -65,4 +65,4 @@ TEST_CASE("a run without nodes is answered at once, and a coordinator that goes 
   CHECK(asked.told);
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::traces_test

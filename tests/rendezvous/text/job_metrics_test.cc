@@ -10,7 +10,7 @@
 
 #include "rendezvous/core/messages.h"
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::job_metrics_test {
 namespace {
 
 using v1::RunStatus;
@@ -320,4 +320,4 @@ TEST_CASE("1,000 ranks are answered in less than 50 ms, and more than 1,024 as s
   CHECK(value_in(sums, "dtrun_worker_last_output_age_seconds{" + node) == 7);
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::job_metrics_test

@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::status_text_test {
 namespace {
 
 using v1::MemberStatus;
@@ -312,4 +312,4 @@ TEST_CASE("the address of the page is told, and its token by the link alone") {
   CHECK(page_link(run.page(), "a/b c") == "http://127.0.0.1:40123/?run=a%2fb%20c&token=5ec2e7");
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::status_text_test

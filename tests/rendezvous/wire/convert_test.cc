@@ -10,7 +10,7 @@
 #include "proto/wire/training.h"
 #include "rendezvous/wire/election.h"
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::convert_test {
 namespace {
 
 using google::protobuf::FieldDescriptor;
@@ -269,4 +269,4 @@ TEST_CASE("the address of a peer as gRPC writes it") {
 }
 
 }  // namespace
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::convert_test

@@ -5,7 +5,7 @@
 
 #include "rendezvous/wire/convert.h"
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::intake_test {
 namespace {
 
 TEST_CASE("no text keeps a control character, and a newline only where lines belong") {
@@ -89,4 +89,4 @@ TEST_CASE("what a node's workers wrote at their end fits into a message, the las
 }
 
 }  // namespace
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::intake_test

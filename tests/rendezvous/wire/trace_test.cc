@@ -4,7 +4,7 @@
 
 #include <limits>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::trace_test {
 
 TEST_CASE("operations arrive as they were written, also one that waits") {
   using Kind = Operation::Kind;
@@ -35,4 +35,4 @@ TEST_CASE("numbers of any size are taken without a fault") {
   CHECK(operations_of(wire).size() == 3);
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::trace_test

@@ -15,7 +15,7 @@
 #include "worker/checkpoint/layout.h"
 #include "worker/checkpoint/state_text.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::checkpoint_test {
 namespace {
 
 using dtrun::test::contains;
@@ -345,4 +345,4 @@ TEST_CASE("the background saver tells a writer's failure once and goes on") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::checkpoint_test

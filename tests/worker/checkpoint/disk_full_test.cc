@@ -18,7 +18,7 @@
 #include "worker/checkpoint/layout.h"
 #include "worker/metrics/metrics.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::disk_full_test {
 namespace {
 
 using dtrun::test::contains;
@@ -161,4 +161,4 @@ TEST_CASE("metrics that find no room wait for it, and none is lost or torn") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::disk_full_test

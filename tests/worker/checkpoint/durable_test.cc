@@ -21,6 +21,7 @@
 #include "worker/checkpoint/layout.h"
 #include "worker/checkpoint/manifest.h"
 
+namespace dtrun::worker::durable_test {
 namespace {
 
 using dtrun::test::contains;
@@ -59,7 +60,6 @@ extern "C" int renameat2(int from_at, const char* from, int to_at, const char* t
   return static_cast<int>(syscall(SYS_renameat2, from_at, from, to_at, to, flags));
 }
 
-namespace dtrun::worker {
 namespace {
 
 namespace fs = std::filesystem;
@@ -268,4 +268,4 @@ TEST_CASE("a long file gives a sign of life with every 16 MiB that are written o
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::durable_test

@@ -14,7 +14,7 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/safetensors.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::export_test {
 namespace {
 
 using dtrun::test::contains;
@@ -108,4 +108,4 @@ TEST_CASE("what cannot be stored as small integers is refused by name, with noth
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::export_test

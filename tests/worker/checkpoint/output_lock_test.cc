@@ -10,7 +10,7 @@
 #include "tests/support/folder.h"
 #include "worker/base/error.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::output_lock_test {
 namespace {
 
 using dtrun::test::contains;
@@ -87,4 +87,4 @@ TEST_CASE("a directory that cannot be written is said by its name") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::output_lock_test

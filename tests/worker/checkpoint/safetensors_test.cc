@@ -6,7 +6,7 @@
 
 #include "tests/support/files.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::safetensors_test {
 namespace {
 
 using dtrun::test::contains;
@@ -123,4 +123,4 @@ TEST_CASE("overlaps, repeated names, other types and odd structure are refused")
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::safetensors_test

@@ -21,7 +21,7 @@
 #include "worker/collective/gradient_exchange.h"
 #include "worker/reduction/exchange_plan.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::abort_test {
 namespace {
 
 using dtrun::test::Folder;
@@ -567,4 +567,4 @@ TEST_CASE("ranks whose peer is killed again and again meet the next one, and not
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::abort_test

@@ -18,7 +18,7 @@
 #include "worker/reduction/accumulator.h"
 #include "worker/reduction/exchange_plan.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::process_group_test {
 namespace {
 
 using dtrun::test::Folder;
@@ -388,4 +388,4 @@ TEST_CASE("a peer that never comes is an error that says who waits") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::process_group_test

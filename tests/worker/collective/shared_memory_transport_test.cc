@@ -20,7 +20,7 @@
 #include "worker/collective/gradient_exchange.h"
 #include "worker/reduction/exchange_plan.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::shared_memory_transport_test {
 namespace {
 
 using dtrun::test::Folder;
@@ -507,4 +507,4 @@ TEST_CASE("abort ends a wait for a neighbour within milliseconds") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::shared_memory_transport_test

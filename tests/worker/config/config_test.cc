@@ -10,7 +10,7 @@
 #include "worker/config/options.h"
 #include "worker/config/strict_json.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::config_test {
 namespace {
 
 using dtrun::test::contains;
@@ -423,4 +423,4 @@ TEST_CASE("every config in configs/ is valid") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::config_test

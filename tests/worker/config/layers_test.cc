@@ -7,6 +7,8 @@
 
 #include "worker/config/config.h"
 
+namespace dtrun::layers_test {
+
 using namespace dtrun::worker;
 
 namespace {
@@ -147,3 +149,5 @@ TEST_CASE("the schema has each layer with its arguments") {
   CHECK(kinds.back()["enum"] ==
         nlohmann::json({"Linear", "LayerNorm", "BatchNorm2d", "BatchNorm1d", "ReLU", "Dropout", "Flatten"}));
 }
+
+}  // namespace dtrun::layers_test

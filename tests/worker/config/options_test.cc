@@ -14,7 +14,7 @@
 #include "tests/support/files.h"
 #include "tests/worker/config/configs.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::options_test {
 namespace {
 
 using dtrun::test::contains;
@@ -248,4 +248,4 @@ TEST_CASE("the schema has each option and no other, asks for what must be given,
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::options_test

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+namespace dtrun::tool_request_test {
+
 using namespace dtrun::worker;
 using Words = std::vector<std::string>;
 
@@ -58,3 +60,5 @@ TEST_CASE("what dtrun did not write is no request") {
   CHECK_FALSE(request_of<SampleRequest>({R"({"run": "r"})"}));
   CHECK_FALSE(request_of<ProfileRequest>({R"({"config": 1})"}));
 }
+
+}  // namespace dtrun::tool_request_test

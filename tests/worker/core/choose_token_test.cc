@@ -6,6 +6,8 @@
 #include <map>
 #include <vector>
 
+namespace dtrun::choose_token_test {
+
 using namespace dtrun::worker;
 
 namespace {
@@ -51,3 +53,5 @@ TEST_CASE("the ends of the random numbers, and one token alone") {
   CHECK(choose_token(kLogits, {}, std::nextafter(1.0, 0.0)) == 0);
   CHECK(choose_token(std::vector<float>{3}, {}, 0.7) == 0);
 }
+
+}  // namespace dtrun::choose_token_test

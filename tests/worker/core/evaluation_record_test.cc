@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace dtrun::worker {
+namespace dtrun::worker::evaluation_record_test {
 namespace {
 
 constexpr Better kByLoss{.by_accuracy = false, .greater = false};
@@ -58,4 +58,4 @@ TEST_CASE("what is not a number is never the best, and any number is better") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::evaluation_record_test

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <vector>
 
+namespace dtrun::group_sum_test {
+
 using namespace dtrun::worker;
 
 namespace {
@@ -65,3 +67,5 @@ TEST_CASE("a group is an aligned power of two of leaves, the last one what is le
     }
   CHECK(exchanged(5, 1, 2) == leaves_of(5));
 }
+
+}  // namespace dtrun::group_sum_test

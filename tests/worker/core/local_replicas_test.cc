@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace dtrun::worker {
+namespace dtrun::worker::local_replicas_test {
 namespace {
 
 TEST_CASE("every replica is computed by one group of ranks, and handed in by one rank of it") {
@@ -84,4 +84,4 @@ TEST_CASE("what is due between two syncs is due at the second one") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::local_replicas_test

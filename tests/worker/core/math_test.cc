@@ -9,6 +9,8 @@
 #include <limits>
 #include <numbers>
 
+namespace dtrun::math_test {
+
 using namespace dtrun::worker;
 
 TEST_CASE("logarithm, exponential and powers are the C library's to 1e-14") {
@@ -52,3 +54,5 @@ TEST_CASE("a cosine of any number of turns, each quarter exact") {
   CHECK(cosine_of_turns(7) == 1);
   CHECK(std::abs(cosine_of_turns(0.25)) < 1e-16);
 }
+
+}  // namespace dtrun::math_test

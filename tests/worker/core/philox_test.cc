@@ -5,6 +5,8 @@
 
 #include <set>
 
+namespace dtrun::philox_test {
+
 using namespace dtrun::worker;
 using Block = std::array<std::uint32_t, 4>;
 
@@ -48,3 +50,5 @@ TEST_CASE("uniform numbers lie in [0, 1) and fill it evenly") {
   CHECK(largest > 0.999f);
   CHECK(sum / kNumbers == doctest::Approx(0.5).epsilon(0.01));
 }
+
+}  // namespace dtrun::philox_test

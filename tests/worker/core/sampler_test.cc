@@ -7,7 +7,7 @@
 
 #include "worker/core/tree.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::sampler_test {
 namespace {
 
 std::vector<std::uint32_t> epoch_order(std::uint64_t seed, std::int64_t epoch, std::int64_t samples) {
@@ -206,4 +206,4 @@ TEST_CASE("max_steps overrides the epochs, either way") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::sampler_test

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace dtrun::worker {
+namespace dtrun::worker::tree_test {
 namespace {
 
 TEST_CASE("the ranks' leaves are a partition in rank order, even to within one") {
@@ -56,4 +56,4 @@ TEST_CASE("blocks tile the range for every range of up to 20 leaves") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::tree_test

@@ -9,7 +9,7 @@
 
 #include "tests/worker/data/datasets.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::augment_test {
 namespace {
 
 constexpr EpochKey kKey{.seed = 7, .epoch = 3};
@@ -107,4 +107,4 @@ TEST_CASE("the test split is never changed, and rows of numbers are no images") 
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::augment_test

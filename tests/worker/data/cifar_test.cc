@@ -6,7 +6,7 @@
 #include "tests/support/folder.h"
 #include "tests/worker/data/datasets.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::cifar_test {
 namespace {
 
 using dtrun::test::Folder;
@@ -90,4 +90,4 @@ TEST_CASE("a file of CIFAR that is missing, cut short, or has a label that canno
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::cifar_test

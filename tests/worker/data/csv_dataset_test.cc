@@ -5,7 +5,7 @@
 #include "tests/worker/data/datasets.h"
 #include "worker/data/dataset_types.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::csv_dataset_test {
 namespace {
 
 using dtrun::test::contains;
@@ -118,4 +118,4 @@ TEST_CASE("a file that is missing or cannot be read is named") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::csv_dataset_test

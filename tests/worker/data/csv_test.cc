@@ -7,7 +7,7 @@
 #include "tests/support/files.h"
 #include "tests/worker/data/idx_files.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::csv_test {
 namespace {
 
 using dtrun::test::contains;
@@ -162,4 +162,4 @@ TEST_CASE("a fault while reading is handed on") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::csv_test

@@ -7,7 +7,7 @@
 #include "tests/worker/data/idx_files.h"
 #include "worker/base/error.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::dataset_test {
 namespace {
 
 using dtrun::test::contains;
@@ -142,4 +142,4 @@ TEST_CASE("the look before the start finds a damaged beginning of each of the fo
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::dataset_test

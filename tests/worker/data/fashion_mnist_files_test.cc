@@ -7,7 +7,7 @@
 #include "tests/support/skip.h"
 #include "worker/data/dataset.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::fashion_mnist_files_test {
 namespace {
 
 TEST_CASE("Debian's Fashion-MNIST loads whole, with the mean and spread that normalising assumes") {
@@ -37,4 +37,4 @@ TEST_CASE("Debian's Fashion-MNIST loads whole, with the mean and spread that nor
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::fashion_mnist_files_test

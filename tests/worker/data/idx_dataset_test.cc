@@ -6,7 +6,7 @@
 #include "tests/worker/data/idx_files.h"
 #include "worker/data/dataset_types.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::idx_dataset_test {
 namespace {
 
 using dtrun::test::contains;
@@ -205,4 +205,4 @@ TEST_CASE("a row may be as long as 2^24 values") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::idx_dataset_test

@@ -11,7 +11,7 @@
 #include "worker/data/gzip.h"
 #include "worker/data/message.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::idx_test {
 namespace {
 
 using dtrun::test::contains;
@@ -144,4 +144,4 @@ TEST_CASE("numbers in messages have thousands separators") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::idx_test

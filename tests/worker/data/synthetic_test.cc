@@ -7,7 +7,7 @@
 #include "tests/worker/data/datasets.h"
 #include "worker/data/dataset_types.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::synthetic_test {
 namespace {
 
 DataConfig synthetic(std::vector<int> shape = {1, 4, 4}, std::int64_t samples = 1000) {
@@ -115,4 +115,4 @@ TEST_CASE("any number of samples needs no memory") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::synthetic_test

@@ -8,7 +8,7 @@
 #include "worker/data/tokenized_text.h"
 #include "worker/tokenizer/load.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::text_test {
 namespace {
 
 using dtrun::test::contains;
@@ -194,4 +194,4 @@ TEST_CASE("a tokenizer wants UTF-8, is named if it cannot be used, and more text
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::text_test

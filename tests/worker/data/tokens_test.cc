@@ -9,7 +9,7 @@
 #include "worker/data/data_tokenizer.h"
 #include "worker/data/input_file.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::tokens_test {
 namespace {
 
 using dtrun::test::contains;
@@ -293,4 +293,4 @@ TEST_CASE("the tokenizer beside the shards, or the one that is named, fits the v
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::tokens_test

@@ -17,6 +17,8 @@
 #include "worker/device/cpu/onednn/matmul.h"
 #include "worker/device/cpu/planned/kernels.h"
 
+namespace dtrun::bf16_matmul_test {
+
 using namespace dtrun::worker;
 using matmul::Bf16;
 
@@ -265,3 +267,5 @@ TEST_CASE("our kernels round to the nearest bf16, and their sums have one order 
       }
   }
 }
+
+}  // namespace dtrun::bf16_matmul_test

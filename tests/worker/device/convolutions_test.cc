@@ -15,6 +15,8 @@
 #include "tests/worker/model/programs.h"
 #include "worker/device/cpu/matmul/multiplier.h"
 
+namespace dtrun::convolutions_test {
+
 using namespace dtrun::worker;
 using dtrun::test::skip;
 using planned::Convolutions;
@@ -148,3 +150,5 @@ TEST_CASE("a convolution with sums of several blocks, and with samples that are 
     check(s);
   }
 }
+
+}  // namespace dtrun::convolutions_test

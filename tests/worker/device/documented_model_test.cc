@@ -12,7 +12,7 @@
 #include "tests/worker/model/reference.h"
 #include "worker/device/device.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::documented_model_test {
 namespace {
 
 constexpr int kRows = 16;
@@ -96,4 +96,4 @@ TEST_CASE("the page's models learn their samples by heart") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::documented_model_test

@@ -12,6 +12,8 @@
 #include "worker/base/buffer.h"
 #include "worker/device/cpu/grouped/kernels.h"
 
+namespace dtrun::kernel_sets_test {
+
 using namespace dtrun::worker;
 using namespace dtrun::worker::grouped;
 
@@ -140,3 +142,5 @@ TEST_CASE("max-pooling is the same in every instruction set") {
     k.pool_backward(s, in.data(), out.data(), out_gradient.data(), true, to);
   });
 }
+
+}  // namespace dtrun::kernel_sets_test

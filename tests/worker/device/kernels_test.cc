@@ -6,6 +6,8 @@
 #include "tests/worker/model/programs.h"
 #include "worker/base/buffer.h"
 
+namespace dtrun::kernels_test {
+
 using namespace dtrun::worker;
 using namespace dtrun::worker::grouped;
 
@@ -43,3 +45,5 @@ TEST_CASE("samples are laid side by side and back; rows that are not there becom
   CHECK(group.data()[2 * kGroup + 2] == rows[2 * values + 2]);
   CHECK(group.data()[2 * kGroup + 3] == 0.0f);
 }
+
+}  // namespace dtrun::kernels_test

@@ -22,6 +22,8 @@
 #include "worker/model/builder.h"
 #include "worker/model/plan.h"
 
+namespace dtrun::lane_test {
+
 using namespace dtrun::worker;
 
 namespace {
@@ -415,3 +417,5 @@ TEST_CASE("a label that is no class is refused by number") {
       "/data/path",
       WorkerError);
 }
+
+}  // namespace dtrun::lane_test

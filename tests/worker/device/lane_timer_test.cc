@@ -9,6 +9,8 @@
 #include "worker/device/device.h"
 #include "worker/model/builder.h"
 
+namespace dtrun::lane_timer_test {
+
 using namespace dtrun::worker;
 
 namespace {
@@ -69,3 +71,5 @@ TEST_CASE("each lane tells of its steps while the timer is on") {
   device->timer().start();
   CHECK(times.times.empty());
 }
+
+}  // namespace dtrun::lane_timer_test

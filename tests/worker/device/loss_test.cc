@@ -8,6 +8,8 @@
 #include "tests/worker/model/programs.h"
 #include "worker/device/cpu/planned/kernels.h"
 
+namespace dtrun::loss_test {
+
 using namespace dtrun::worker;
 
 namespace {
@@ -85,3 +87,5 @@ TEST_CASE("a lane smooths the labels in training and in an evaluation") {
     CHECK(smoothed != plain);
   }
 }
+
+}  // namespace dtrun::loss_test

@@ -18,6 +18,8 @@
 #include "worker/device/cpu/matmul/kernels.h"
 #include "worker/device/cpu/matmul/multiplier.h"
 
+namespace dtrun::matmul_test {
+
 using namespace dtrun::worker;
 using dtrun::test::skip;
 
@@ -179,3 +181,5 @@ TEST_CASE("an empty matmul does nothing, and what is not finite stays so") {
   CHECK(c[2] == 2);
   CHECK(c[3] == 3);
 }
+
+}  // namespace dtrun::matmul_test

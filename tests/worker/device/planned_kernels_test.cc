@@ -12,6 +12,8 @@
 #include "worker/core/dropout.h"
 #include "worker/device/cpu/planned/kernels.h"
 
+namespace dtrun::planned_kernels_test {
+
 using namespace dtrun::worker;
 using PlannedKernels = planned::Kernels;
 
@@ -246,3 +248,5 @@ TEST_CASE("sums of rows, ReLU and additions") {
     }
   });
 }
+
+}  // namespace dtrun::planned_kernels_test

@@ -6,7 +6,7 @@
 #include "proto/core/text.h"
 #include "worker/optim/optimizer.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::need_test {
 namespace {
 
 constexpr std::uint64_t kGibibyte = std::uint64_t{1} << 30;
@@ -189,4 +189,4 @@ TEST_CASE("a thousand layers are planned in a moment") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::need_test

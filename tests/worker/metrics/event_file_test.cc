@@ -11,7 +11,7 @@
 #include "tests/support/folder.h"
 #include "worker/metrics/metrics.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::event_file_test {
 namespace {
 
 using dtrun::test::contains;
@@ -130,4 +130,4 @@ TEST_CASE("the events have the lines' numbers and times, and no step twice") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::event_file_test

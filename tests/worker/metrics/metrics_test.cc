@@ -10,7 +10,7 @@
 #include "tests/support/folder.h"
 #include "worker/base/error.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::metrics_test {
 namespace {
 
 using dtrun::test::contains;
@@ -234,4 +234,4 @@ TEST_CASE("a metrics file that cannot be opened is said by its name") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::metrics_test

@@ -8,7 +8,7 @@
 
 #include "tests/worker/model/programs.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::hub_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -45,4 +45,4 @@ TEST_CASE("what gpt2.cc writes is read back, and any other GPT-2 is refused by t
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::hub_test

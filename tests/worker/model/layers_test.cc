@@ -7,6 +7,8 @@
 #include "worker/base/error.h"
 #include "worker/model/plan.h"
 
+namespace dtrun::layers_test {
+
 using namespace dtrun::worker;
 
 namespace {
@@ -132,3 +134,5 @@ TEST_CASE("what does not fit names its layer, and the shape that reaches it") {
   CHECK(layer_fault({flatten, linear("unread", 8), jump}) ==
         std::string(kAt) + "1: Linear is read by no layer: leave it out");
 }
+
+}  // namespace dtrun::layers_test

@@ -10,6 +10,8 @@
 #include "tests/worker/model/programs.h"
 #include "worker/base/error.h"
 
+namespace dtrun::plan_test {
+
 using namespace dtrun::worker;
 
 namespace {
@@ -264,3 +266,5 @@ TEST_CASE("a program whose loss follows no linear layer is refused") {
   const Program program = net.finish(net.relu(net.linear(net.input(), "a", 3)));
   CHECK_THROWS_AS(make_plan(program, 1), WorkerError);
 }
+
+}  // namespace dtrun::plan_test

@@ -10,6 +10,8 @@
 #include "worker/base/error.h"
 #include "worker/model/builder.h"
 
+namespace dtrun::program_test {
+
 using namespace dtrun::worker;
 
 namespace {
@@ -300,3 +302,5 @@ TEST_CASE("a microbatch of one sample is too little for the batch norm of rows, 
   CHECK(fault(8, 1, 82) == "");
   CHECK(fault(8, 1, 81) != "");
 }
+
+}  // namespace dtrun::program_test

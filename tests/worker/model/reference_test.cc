@@ -7,6 +7,8 @@
 
 #include "tests/worker/model/programs.h"
 
+namespace dtrun::reference_test {
+
 using namespace dtrun::worker;
 
 TEST_CASE("the reference's gradient is the central difference of its loss") {
@@ -43,3 +45,5 @@ TEST_CASE("equal classes cost log(classes) a sample") {
   CHECK(result.loss == doctest::Approx(2 * std::log(4.0)));
   CHECK(result.correct == 1);  // the first of equal outputs counts as the largest
 }
+
+}  // namespace dtrun::reference_test

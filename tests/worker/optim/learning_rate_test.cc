@@ -7,6 +7,8 @@
 #include <cmath>
 #include <functional>
 
+namespace dtrun::learning_rate_test {
+
 using namespace dtrun::worker;
 
 namespace {
@@ -189,3 +191,5 @@ TEST_CASE("a ratio warms up over its part of the run, rounded up, where no steps
   CHECK(learning_rate_at(config, 5, 97) == doctest::Approx(0.25));
   CHECK(learning_rate_at(config, 10, 97) == 0.5);
 }
+
+}  // namespace dtrun::learning_rate_test

@@ -9,6 +9,8 @@
 
 #include "worker/vector/arithmetic.h"
 
+namespace dtrun::optimizer_test {
+
 using namespace dtrun::worker;
 
 namespace {
@@ -130,3 +132,5 @@ TEST_CASE("an update does not depend on where an element lies in the vector") {
     CHECK(std::all_of(many.begin(), many.end(), [&](float value) { return value == one[0]; }));
   }
 }
+
+}  // namespace dtrun::optimizer_test

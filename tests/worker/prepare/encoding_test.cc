@@ -9,7 +9,7 @@
 #include "worker/prepare/shard_writer.h"
 #include "worker/tokenizer/load.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::encoding_test {
 namespace {
 
 using dtrun::test::contains;
@@ -246,4 +246,4 @@ TEST_CASE("progress says how much is done, how fast, and how long it takes") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::encoding_test

@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+namespace dtrun::report_test {
+
 using namespace dtrun::worker;
 using Json = nlohmann::json;
 
@@ -155,3 +157,5 @@ a step as it is run                                  8.00 ms                    
   CHECK(all["rows"][2]["forward_seconds"] == 0);
   CHECK(all["rows"][2]["backward_seconds"] == 0);
 }
+
+}  // namespace dtrun::report_test

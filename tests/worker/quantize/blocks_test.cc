@@ -11,7 +11,7 @@
 #include "tests/worker/model/programs.h"
 #include "worker/quantize/matrices.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::blocks_test {
 namespace {
 
 constexpr Quantization kAll[] = {Quantization::kQ8_0, Quantization::kQ4_0};
@@ -103,4 +103,4 @@ TEST_CASE("matrices of any layout are rounded along their inputs, and all else i
           other[gpt2.parameters[first.parameter].offset + i]);
 }
 
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::blocks_test

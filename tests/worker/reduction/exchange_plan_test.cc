@@ -13,7 +13,7 @@
 
 #include "tests/worker/reduction/plain_sum.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::exchange_plan_test {
 namespace {
 
 constexpr std::size_t kSize = 171;  // floats of the vector
@@ -372,4 +372,4 @@ TEST_CASE("ranks of each host are counted where all hosts are alike") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::exchange_plan_test

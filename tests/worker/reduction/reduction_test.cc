@@ -16,7 +16,7 @@
 #include "worker/core/tree.h"
 #include "worker/reduction/accumulator.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::reduction_test {
 namespace {
 
 // One worker's part: lanes finish (leaf, bucket) in a random order that keeps each leaf's buckets in order.
@@ -203,4 +203,4 @@ TEST_CASE("the order of additions matters for these values, so the tests above c
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::reduction_test

@@ -13,7 +13,7 @@
 #include "worker/model/program.h"
 #include "worker/reduction/exchange_plan.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::scale_table_test {
 namespace {
 
 constexpr char kBegin[] = "<!-- bytes of the exchange: begin -->\n";
@@ -146,4 +146,4 @@ TEST_CASE("a rank receives as much as it sends, where all have as many leaves") 
   }
 }
 
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::scale_table_test

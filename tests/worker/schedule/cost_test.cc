@@ -17,7 +17,7 @@
 #include "worker/model/builder.h"
 #include "worker/schedule/step_kind.h"
 
-namespace dtrun::worker::schedule {
+namespace dtrun::worker::schedule::cost_test {
 namespace {
 
 constexpr char kBegin[] = "<!-- a microbatch of GPT-2 124M: begin -->\n";
@@ -201,4 +201,4 @@ TEST_CASE("attention looks at each earlier token once for its score and once for
 }
 
 }  // namespace
-}  // namespace dtrun::worker::schedule
+}  // namespace dtrun::worker::schedule::cost_test

@@ -10,7 +10,7 @@
 #include "worker/base/error.h"
 #include "worker/schedule/schedule.h"
 
-namespace dtrun::worker::schedule {
+namespace dtrun::worker::schedule::lowering_test {
 namespace {
 
 bool overlap(const ByteRange& a, const ByteRange& b) {
@@ -357,4 +357,4 @@ TEST_CASE("a program that a GPU cannot run is refused") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker::schedule
+}  // namespace dtrun::worker::schedule::lowering_test

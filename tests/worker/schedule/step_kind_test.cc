@@ -8,7 +8,7 @@
 
 #include "tests/worker/model/programs.h"
 
-namespace dtrun::worker::schedule {
+namespace dtrun::worker::schedule::step_kind_test {
 namespace {
 
 constexpr int kSamples = 3, kTokens = 7, kClasses = 13;
@@ -83,4 +83,4 @@ TEST_CASE("the steps of every program have a name and a part") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker::schedule
+}  // namespace dtrun::worker::schedule::step_kind_test

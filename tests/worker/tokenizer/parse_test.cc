@@ -10,7 +10,7 @@
 #include "worker/tokenizer/byte_alphabet.h"
 #include "worker/tokenizer/load.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::parse_test {
 namespace {
 
 using dtrun::test::contains;
@@ -237,4 +237,4 @@ TEST_CASE("a file that is not there or is none is named") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::parse_test

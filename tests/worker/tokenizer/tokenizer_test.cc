@@ -11,7 +11,7 @@
 #include "tests/worker/tokenizer/cases.h"
 #include "worker/tokenizer/byte_alphabet.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::tokenizer_test {
 namespace {
 
 using dtrun::test::Folder;
@@ -201,4 +201,4 @@ TEST_CASE("each byte has a letter, and only the alphabet's letters are bytes") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::tokenizer_test

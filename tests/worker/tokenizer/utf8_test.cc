@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace dtrun::worker {
+namespace dtrun::worker::utf8_test {
 namespace {
 
 TEST_CASE("characters appear when they are whole, and what can become none as U+FFFD") {
@@ -18,4 +18,4 @@ TEST_CASE("characters appear when they are whole, and what can become none as U+
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::utf8_test

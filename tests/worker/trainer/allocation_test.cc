@@ -39,7 +39,7 @@ void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memo
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
-namespace dtrun::worker {
+namespace dtrun::worker::allocation_test {
 namespace {
 
 // Counts from the step after the first, in which buffers find their number, to the last.
@@ -86,4 +86,4 @@ TEST_CASE("training allocates nothing as large as the parameters, and neither do
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::allocation_test

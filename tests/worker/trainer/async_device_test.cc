@@ -11,7 +11,7 @@
 #include "worker/trainer/gradient_step.h"
 #include "worker/trainer/trainer.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::async_device_test {
 namespace {
 
 void run_on_async_device(const JobConfig& config, int world, int lanes) {
@@ -207,4 +207,4 @@ TEST_CASE("ranks that may compute on different devices, or come to do so in a ru
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::async_device_test

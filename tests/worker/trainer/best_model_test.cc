@@ -7,7 +7,7 @@
 #include "worker/base/stop_point.h"
 #include "worker/checkpoint/layout.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::best_model_test {
 namespace {
 
 // The loss falls from evaluation to evaluation. If greater is better, so, the first one stays the best.
@@ -266,4 +266,4 @@ TEST_CASE("a best model that the rank which writes was lost with is saved by the
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::best_model_test

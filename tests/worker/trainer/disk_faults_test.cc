@@ -13,7 +13,7 @@
 #include "worker/base/stop_point.h"
 #include "worker/checkpoint/layout.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::disk_faults_test {
 namespace {
 
 using dtrun::test::DiskFault;
@@ -197,4 +197,4 @@ TEST_CASE("what goes wrong in a checkpoint and is not the disk's fault ends the 
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::disk_faults_test

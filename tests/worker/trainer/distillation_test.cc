@@ -2,7 +2,7 @@
 // began with.
 #include "tests/worker/trainer/jobs.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::distillation_test {
 namespace {
 
 // A job with a trained teacher of another type beside it.
@@ -112,4 +112,4 @@ TEST_CASE(
   CHECK(contains(refusal(config).what(), "/train/distill_from: "));
 }
 
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::distillation_test

@@ -6,7 +6,7 @@
 #include "tests/worker/trainer/jobs.h"
 #include "worker/checkpoint/layout.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::divergence_test {
 namespace {
 
 // The error that every rank ends with.
@@ -156,4 +156,4 @@ TEST_CASE("a rank whose parameters are not those of the others is found, with th
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::divergence_test

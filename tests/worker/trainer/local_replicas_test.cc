@@ -7,7 +7,7 @@
 #include "worker/model/program.h"
 #include "worker/trainer/gradient_step.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::local_replicas_test {
 namespace {
 
 // 19 steps: six syncs, of which the last has one step before it. The step of 4 leaves lies in between, and so
@@ -273,4 +273,4 @@ TEST_CASE(
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::local_replicas_test

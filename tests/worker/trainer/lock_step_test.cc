@@ -5,7 +5,7 @@
 
 #include "tests/worker/trainer/jobs.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::lock_step_test {
 namespace {
 
 JobConfig with_norms(const Job& job, const std::string& output, int micro, int group) {
@@ -66,4 +66,4 @@ TEST_CASE("batch norms over all microbatches are those of one microbatch with al
   CHECK(largest_difference(losses_of(job, "each"), whole) > 1e-3);
 }
 
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::lock_step_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace dtrun::worker {
+namespace dtrun::worker::phase_clock_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -33,4 +33,4 @@ TEST_CASE("a scope returns to the phase before it, and scopes nest") {
   CHECK(clock.enter(Phase::kLoading) == Phase::kTraining);
 }
 
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::phase_clock_test

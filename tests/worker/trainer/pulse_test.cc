@@ -7,7 +7,7 @@
 #include "worker/trainer/evaluation.h"
 #include "worker/trainer/gradient_step.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::pulse_test {
 namespace {
 
 // The first `size` samples of a data set; notes how many signs of life there were whenever a microbatch is
@@ -88,4 +88,4 @@ TEST_CASE("waiting for peers is a sign of life as long as it lasts, and no longe
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::pulse_test

@@ -4,7 +4,7 @@
 #include "tests/worker/trainer/jobs.h"
 #include "worker/quantize/matrices.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::quantize_aware_test {
 namespace {
 
 struct Outcomes {
@@ -64,4 +64,4 @@ TEST_CASE("rounded weights give the same bytes for any number of workers and lan
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::quantize_aware_test

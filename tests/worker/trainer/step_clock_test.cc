@@ -4,7 +4,7 @@
 
 #include <thread>
 
-namespace dtrun::worker {
+namespace dtrun::worker::step_clock_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -78,4 +78,4 @@ TEST_CASE("the times since the beginning only grow, over laps and what is left o
   CHECK(all < std::chrono::duration<double>(StepClock::Clock::now() - begun).count() - 0.09);
 }
 
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::step_clock_test

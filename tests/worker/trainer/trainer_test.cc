@@ -6,7 +6,7 @@
 #include "worker/reduction/exchange_plan.h"
 #include "worker/trainer/microbatch_input.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::trainer_test {
 namespace {
 
 TEST_CASE("the rest of a part-filled microbatch is zero, whatever was there before") {
@@ -393,4 +393,4 @@ TEST_CASE("test images of another size than the training images are refused") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::trainer_test

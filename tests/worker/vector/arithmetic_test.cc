@@ -19,7 +19,7 @@
 #include "worker/vector/bits_hash.h"
 #include "worker/vector/loops.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::arithmetic_test {
 namespace {
 
 using Vector = std::vector<float>;
@@ -472,4 +472,4 @@ TEST_CASE("a gradient longer than the limit is shortened to it, a shorter one st
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::arithmetic_test

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <latch>
 
-namespace dtrun::worker {
+namespace dtrun::worker::async_arithmetic_test {
 namespace {
 
 TEST_CASE("enqueued work is done in order, later, on another thread; wait() waits for it") {
@@ -53,4 +53,4 @@ TEST_CASE("it computes what the CPU does, in memory that the host sees only thro
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::async_arithmetic_test

@@ -7,8 +7,7 @@
 #include "agent/core/supervisor/decide.h"
 #include "tests/agent/core/supervisor/scenario.h"
 
-using namespace dtrun::agent;
-using namespace dtrun::agent::test;
+namespace dtrun::agent::test::deadlines_test {
 
 namespace {
 
@@ -144,3 +143,5 @@ TEST_CASE("what a worker left behind that a signal ended has as much time as the
   s.happens(event::Signal{SIGTERM});
   CHECK(fate_of_left_behind(s.state, true, 20000).until == 30000);
 }
+
+}  // namespace dtrun::agent::test::deadlines_test

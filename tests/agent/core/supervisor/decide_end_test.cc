@@ -5,8 +5,7 @@
 #include "agent/core/supervisor/decide.h"
 #include "tests/agent/core/supervisor/scenario.h"
 
-using namespace dtrun::agent;
-using namespace dtrun::agent::test;
+namespace dtrun::agent::test::decide_end_test {
 
 namespace {
 
@@ -129,3 +128,5 @@ TEST_CASE("how the run ended is known from the coordinator, or because it goes d
   CHECK(by_signal.run->exit_code == 130);
   CHECK(by_signal.run->reason == "stopped by SIGINT");
 }
+
+}  // namespace dtrun::agent::test::decide_end_test

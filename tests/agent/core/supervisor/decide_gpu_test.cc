@@ -4,8 +4,7 @@
 
 #include "tests/agent/core/supervisor/scenario.h"
 
-using namespace dtrun::agent;
-using namespace dtrun::agent::test;
+namespace dtrun::agent::test::decide_gpu_test {
 
 namespace {
 
@@ -90,3 +89,5 @@ TEST_CASE("workers that wait for a GPU start with the ranks of the generation th
 }
 
 }  // namespace
+
+}  // namespace dtrun::agent::test::decide_gpu_test

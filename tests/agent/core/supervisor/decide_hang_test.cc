@@ -3,8 +3,7 @@
 
 #include "tests/agent/core/supervisor/scenario.h"
 
-using namespace dtrun::agent;
-using namespace dtrun::agent::test;
+namespace dtrun::agent::test::decide_hang_test {
 
 namespace {
 
@@ -95,3 +94,5 @@ TEST_CASE("silence tells who hangs of the built-in trainer, and of a program wit
   CHECK_FALSE(silence_tells(program.state));
   CHECK(silence_tells(alone.state));
 }
+
+}  // namespace dtrun::agent::test::decide_hang_test

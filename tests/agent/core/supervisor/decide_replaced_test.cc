@@ -6,8 +6,7 @@
 
 #include "tests/agent/core/supervisor/scenario.h"
 
-using namespace dtrun::agent;
-using namespace dtrun::agent::test;
+namespace dtrun::agent::test::decide_replaced_test {
 
 namespace {
 
@@ -128,3 +127,5 @@ TEST_CASE("a node that can load nothing does not end as if it were lost either")
     CHECK(trace.back() == (replaced ? "end 1" : "end 137"));
   }
 }
+
+}  // namespace dtrun::agent::test::decide_replaced_test

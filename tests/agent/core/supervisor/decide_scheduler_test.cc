@@ -5,8 +5,7 @@
 
 #include "tests/agent/core/supervisor/scenario.h"
 
-using namespace dtrun::agent;
-using namespace dtrun::agent::test;
+namespace dtrun::agent::test::decide_scheduler_test {
 
 namespace {
 
@@ -101,3 +100,5 @@ TEST_CASE("the deadline of the first signal holds, whatever comes after it") {
   CHECK(s.passes(29999) == Trace{});
   CHECK(s.passes(30000) == Trace{"signal 9"});
 }
+
+}  // namespace dtrun::agent::test::decide_scheduler_test

@@ -6,8 +6,7 @@
 
 #include "tests/agent/core/supervisor/scenario.h"
 
-using namespace dtrun::agent;
-using namespace dtrun::agent::test;
+namespace dtrun::agent::test::decide_test {
 
 TEST_CASE("a job that succeeds: join, start, finish, end with 0") {
   Scenario s(builtin());
@@ -561,3 +560,5 @@ TEST_CASE("the job's end while workers run stops them first") {
   CHECK(s.happens(job_end(69)) == Trace{"signal 15"});
   CHECK(s.exits(0, 0, SIGTERM) == Trace{"report the reason", "end 69"});
 }
+
+}  // namespace dtrun::agent::test::decide_test

@@ -8,8 +8,7 @@
 #include "agent/core/supervisor/notices.h"
 #include "tests/agent/core/supervisor/scenario.h"
 
-using namespace dtrun::agent;
-using namespace dtrun::agent::test;
+namespace dtrun::agent::test::membership_test {
 
 TEST_CASE("what happens to another node is said at once, with what it does to the workers here") {
   Scenario s(external(1));
@@ -144,3 +143,5 @@ TEST_CASE(
   guest.happens(event::Signal{SIGINT});
   CHECK(guest.exits(0, 0, SIGINT) == Trace{"leave 2", "end 130"});
 }
+
+}  // namespace dtrun::agent::test::membership_test

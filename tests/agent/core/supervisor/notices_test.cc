@@ -9,8 +9,7 @@
 
 #include "tests/agent/core/supervisor/scenario.h"
 
-using namespace dtrun::agent;
-using namespace dtrun::agent::test;
+namespace dtrun::agent::test::notices_test {
 
 TEST_CASE("who waits for other nodes at an address of this machine alone is told so") {
   for (const auto& [endpoint, told] :
@@ -40,3 +39,5 @@ TEST_CASE(
   REQUIRE(!s.printed.empty());
   CHECK(s.printed.back().find("joined 2 of 3 nodes") != std::string::npos);
 }
+
+}  // namespace dtrun::agent::test::notices_test

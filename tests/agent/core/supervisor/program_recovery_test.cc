@@ -6,8 +6,7 @@
 
 #include "tests/agent/core/supervisor/scenario.h"
 
-using namespace dtrun::agent;
-using namespace dtrun::agent::test;
+namespace dtrun::agent::test::program_recovery_test {
 
 namespace {
 
@@ -157,3 +156,5 @@ TEST_CASE("training that is complete as the order to pause comes is finished") {
   s.exits(0, 0);
   CHECK(s.exits(1, 0) == Trace{"heartbeat", "finished g1"});
 }
+
+}  // namespace dtrun::agent::test::program_recovery_test

@@ -6,8 +6,7 @@
 
 #include "tests/agent/core/supervisor/scenario.h"
 
-using namespace dtrun::agent;
-using namespace dtrun::agent::test;
+namespace dtrun::agent::test::recovery_test {
 
 namespace {
 
@@ -470,3 +469,5 @@ TEST_CASE("what an old process says counts for nothing") {
   CHECK(s.happens(event::WorkerReady{.serial = old, .step = 3, .error = ""}).empty());
   CHECK(s.happens(event::WorkerExited{.serial = old, .outcome = {}}).empty());
 }
+
+}  // namespace dtrun::agent::test::recovery_test

@@ -5,8 +5,7 @@
 
 #include "tests/agent/core/supervisor/scenario.h"
 
-using namespace dtrun::agent;
-using namespace dtrun::agent::test;
+namespace dtrun::agent::test::units_test {
 
 namespace {
 
@@ -170,3 +169,5 @@ TEST_CASE(
   CHECK(s.passes(39999).empty());
   CHECK(s.passes(40000) == Trace{"signal 9"});
 }
+
+}  // namespace dtrun::agent::test::units_test

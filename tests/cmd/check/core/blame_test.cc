@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::blame_test {
 namespace {
 
 using Blames = std::vector<Blame>;
@@ -43,4 +43,4 @@ TEST_CASE("of two nodes none is blamed alone") {
 }
 
 }  // namespace
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::blame_test

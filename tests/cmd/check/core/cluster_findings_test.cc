@@ -6,7 +6,7 @@
 #include "cmd/check/core/findings.h"
 #include "tests/cmd/check/core/facts_of_tests.h"
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::cluster_findings_test {
 namespace {
 
 using Texts = std::vector<std::string>;
@@ -117,4 +117,4 @@ TEST_CASE("agents on one host are told apart") {
 }
 
 }  // namespace
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::cluster_findings_test

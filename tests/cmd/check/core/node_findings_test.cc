@@ -5,7 +5,7 @@
 #include "cmd/check/core/findings.h"
 #include "tests/cmd/check/core/facts_of_tests.h"
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::node_findings_test {
 namespace {
 
 using Texts = std::vector<std::string>;
@@ -79,4 +79,4 @@ TEST_CASE("what just suffices, or does not matter to a job, is not held against 
 }
 
 }  // namespace
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::node_findings_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::report_test {
 namespace {
 
 Report three_findings() {
@@ -50,4 +50,4 @@ TEST_CASE("a warning fails a report only if it is strict") {
 }
 
 }  // namespace
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::report_test

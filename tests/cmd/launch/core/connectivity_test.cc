@@ -8,7 +8,7 @@
 #include "proto/core/exit_codes.h"
 #include "tests/cmd/launch/core/scenario.h"
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::connectivity_test {
 namespace {
 
 TEST_CASE("a host that reaches no address of the first is told of with each reason") {
@@ -163,4 +163,4 @@ TEST_CASE("many gaps of one host are one line") {
 }
 
 }  // namespace
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::connectivity_test

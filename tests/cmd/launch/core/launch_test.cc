@@ -11,7 +11,7 @@
 #include "proto/core/exit_codes.h"
 #include "tests/cmd/launch/core/scenario.h"
 
-namespace dtrun::cmd {
+namespace dtrun::cmd::launch_test {
 namespace {
 
 TEST_CASE("all hosts are called, planned, seen, and begin together; the first one's end is the job's") {
@@ -497,4 +497,4 @@ TEST_CASE("what several agents say alike is shown once, for a while") {
 }
 
 }  // namespace
-}  // namespace dtrun::cmd
+}  // namespace dtrun::cmd::launch_test

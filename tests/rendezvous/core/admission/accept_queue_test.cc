@@ -6,7 +6,7 @@
 #include <random>
 #include <set>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::accept_queue_test {
 namespace {
 
 using Id = AcceptQueue::Id;
@@ -216,4 +216,4 @@ TEST_CASE("whatever happens, the limits hold, and all that came are accounted fo
 }
 
 }  // namespace
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::accept_queue_test

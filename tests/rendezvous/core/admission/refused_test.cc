@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::refused_test {
 namespace {
 
 TEST_CASE("of an address that fails twice at once people are told once a minute") {
@@ -36,4 +36,4 @@ TEST_CASE("a flood from everywhere is a line a second, and takes no memory") {
 }
 
 }  // namespace
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::refused_test

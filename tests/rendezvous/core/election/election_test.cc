@@ -21,7 +21,7 @@
 #include <sstream>
 #include <string>
 
-namespace dtrun::rendezvous::election {
+namespace dtrun::rendezvous::election::election_test {
 namespace {
 
 constexpr const char* kKinds[] = {"pre_vote", "request_vote", "renew", "step_down"};
@@ -275,4 +275,4 @@ TEST_CASE("a host never votes twice in a term, nor for another one while it is b
   }
 }
 
-}  // namespace dtrun::rendezvous::election
+}  // namespace dtrun::rendezvous::election::election_test

@@ -9,7 +9,7 @@
 
 #include "tests/rendezvous/core/election/election_sim.h"
 
-namespace dtrun::rendezvous::election {
+namespace dtrun::rendezvous::election::sim_test {
 namespace {
 
 std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
@@ -135,4 +135,4 @@ TEST_CASE("without the fencing this would be seen") {
   }
 }
 
-}  // namespace dtrun::rendezvous::election
+}  // namespace dtrun::rendezvous::election::sim_test

@@ -11,7 +11,7 @@
 #include "rendezvous/core/rank_set.h"
 #include "rendezvous/core/run/state.h"
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::hang_test {
 namespace {
 
 const StackLocation kReduces{"all_reduce at train.py:88", Activity::kWaitsForPeers, "a"};
@@ -201,4 +201,4 @@ TEST_CASE("a failure that is no hang stops the others at once") {
   CHECK_FALSE(said<StopOrder>(orders, 1)->look);
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::hang_test

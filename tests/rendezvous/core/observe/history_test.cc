@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::history_test {
 namespace {
 
 // The trainer's report at `step`, with a line of metrics for each of `logged`.
@@ -152,4 +152,4 @@ TEST_CASE("events are few, the newest") {
   CHECK(history.events().back().text == "999");
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::history_test

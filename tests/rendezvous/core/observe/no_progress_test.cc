@@ -2,7 +2,8 @@
 
 #include <doctest/doctest.h>
 
-using namespace dtrun;
+namespace dtrun::no_progress_test {
+
 using namespace dtrun::rendezvous;
 
 namespace {
@@ -153,3 +154,5 @@ TEST_CASE("what is over before all nodes could report is not told at all") {
   CHECK_FALSE(watch.look(reports, 8000).has_value());
   CHECK(watch.look(reports, 8000 + NoProgress::kPatience).has_value());
 }
+
+}  // namespace dtrun::no_progress_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::series_test {
 namespace {
 
 Series with_steps(std::int64_t count) {
@@ -60,4 +60,4 @@ TEST_CASE("a reader who has a part of a curve gets the rest") {
   CHECK(with_steps(100).newer_than(100).points().empty());
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::series_test

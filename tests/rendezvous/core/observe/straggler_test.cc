@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::straggler_test {
 namespace {
 
 // Seconds per step of one rank.
@@ -238,4 +238,4 @@ TEST_CASE("a job of another size begins anew") {
 }
 
 }  // namespace
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::straggler_test

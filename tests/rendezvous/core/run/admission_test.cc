@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::admission_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -125,4 +125,4 @@ TEST_CASE("nodes whose processors give other bits are refused by what they compu
   CHECK(refuse_other(run, join)->message.find("set the config's device") != std::string::npos);
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::admission_test

@@ -9,7 +9,7 @@
 
 #include "rendezvous/core/run/state.h"
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::announce_test {
 namespace {
 
 // A run that never has enough nodes, and what its members were told.
@@ -104,4 +104,4 @@ TEST_CASE("agents that join one after the other are each told at once") {
   CHECK(run.counts_ == std::vector<int>{1, 2, 2, 3, 3, 3, 4, 4, 4, 4});
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::announce_test

@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::failures_test {
 namespace {
 
 WorkerOutcome failed(int rank, const std::string& gpu = "") {
@@ -67,4 +67,4 @@ TEST_CASE("a worker that wrote its error file before its peer failed is the firs
 }
 
 }  // namespace
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::failures_test

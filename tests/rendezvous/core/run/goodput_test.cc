@@ -6,7 +6,7 @@
 
 #include "rendezvous/core/run/state.h"
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::goodput_test {
 namespace {
 
 using Doing = Progress::Phase;
@@ -198,4 +198,4 @@ TEST_CASE("reports of another rank, of an older generation, or of times that can
   CHECK_FALSE(run.state.current.time.report.has_value());
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::goodput_test

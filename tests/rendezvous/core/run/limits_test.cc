@@ -9,7 +9,7 @@
 #include "rendezvous/core/run/admission.h"
 #include "rendezvous/core/run/state.h"
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::limits_test {
 namespace {
 
 constexpr Millis kThirtyYears = 1'000'000'000'000;
@@ -135,4 +135,4 @@ TEST_CASE("what victims wrote does not go with a job's end, what failed by itsel
   CHECK(end.followers[1].traceback == "its traceback");
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::limits_test

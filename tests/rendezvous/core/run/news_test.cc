@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::news_test {
 namespace {
 
 News refused(const std::string& host, const std::string& why = "--max_restarts is 0 there but 1 here") {
@@ -92,4 +92,4 @@ TEST_CASE("what is missing is handed on with its age") {
   CHECK(news.changes() == 8);
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::news_test

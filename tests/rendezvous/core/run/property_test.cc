@@ -14,7 +14,7 @@
 #include "tests/rendezvous/core/run/invariants.h"
 #include "tests/rendezvous/core/run/text.h"
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::property_test {
 namespace {
 
 constexpr int kAgents = 6;
@@ -249,4 +249,4 @@ TEST_CASE("whatever happened, the run ends once its members only finish and time
   for (std::uint64_t seed = 0; seed < 1000; ++seed) check_that_it_ends(seed);
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::property_test

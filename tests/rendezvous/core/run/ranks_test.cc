@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::ranks_test {
 namespace {
 
 std::vector<int> group_ranks(const std::vector<RankRequest>& nodes) {
@@ -144,4 +144,4 @@ TEST_CASE("any wishes give every node a rank of its own, and hosts without given
   }
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::ranks_test

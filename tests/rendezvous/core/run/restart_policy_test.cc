@@ -6,7 +6,7 @@
 #include <csignal>
 #include <vector>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::restart_policy_test {
 namespace {
 
 constexpr RestartLimits kMany{.max_restarts = 100};
@@ -205,4 +205,4 @@ TEST_CASE("a history that makes no sense is made to") {
   CHECK(policy.judge(failure(), kThreeAlike, kMoment, 0).delay == 0);
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::restart_policy_test

@@ -5,7 +5,7 @@
 
 #include "rendezvous/core/run/state.h"
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::room_test {
 namespace {
 
 // One or two nodes of two workers, whose workers may outlive generations.
@@ -41,4 +41,4 @@ TEST_CASE("a node that makes room before its workers outlive anything is part of
   CHECK(state.current.membership->world_size == 4);
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::room_test

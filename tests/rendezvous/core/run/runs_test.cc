@@ -4,7 +4,7 @@
 
 #include <csignal>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::runs_test {
 namespace {
 
 Event joins(ConnectionId from, const std::string& run, const std::string& id, std::int64_t generation = 0) {
@@ -328,4 +328,4 @@ TEST_CASE("what a coordinator inherited it hands on, a run that nobody came back
   CHECK(own.missing[0].age == 610);
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::runs_test

@@ -13,7 +13,7 @@
 #include "rendezvous/core/run/state.h"
 #include "tests/rendezvous/core/run/invariants.h"
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::scale_test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -293,4 +293,4 @@ TEST_CASE("16,384 workers are all started again, and end with one report") {
 }
 
 }  // namespace
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::scale_test

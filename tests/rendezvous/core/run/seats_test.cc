@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::seats_test {
 namespace {
 
 Seat::Away away(const MemberId& id, Millis until) {
@@ -72,4 +72,4 @@ TEST_CASE("a wait can be cut short, but never grows") {
   CHECK(taken.deadline() == kNever);
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::seats_test

@@ -9,7 +9,7 @@
 
 #include "tests/rendezvous/core/run/simulator.h"
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::sim_test {
 namespace {
 
 // Nothing comes from nothing, and no generation whose work was given up is the one that succeeds.
@@ -276,4 +276,4 @@ TEST_CASE("ten thousand agents get through crashes, silence and failing workers"
   CHECK(result.resumed > 0);
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::sim_test

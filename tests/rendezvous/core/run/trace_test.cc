@@ -20,7 +20,7 @@
 #include "rendezvous/core/run/state.h"
 #include "tests/rendezvous/core/run/text.h"
 
-namespace dtrun::rendezvous {
+namespace dtrun::rendezvous::trace_test {
 namespace {
 
 // The arguments of a command: "exit=3" and "collateral" alike.
@@ -255,4 +255,4 @@ TEST_CASE("the coordinator answers every golden trace word for word") {
   }
 }
 
-}  // namespace dtrun::rendezvous
+}  // namespace dtrun::rendezvous::trace_test

@@ -12,7 +12,7 @@
 
 #include "worker/base/error.h"
 
-namespace dtrun::worker::cuda {
+namespace dtrun::worker::cuda::arithmetic_test {
 namespace {
 
 using Vector = std::vector<float>;
@@ -300,4 +300,4 @@ TEST_CASE("a sum of more parts than one launch takes is refused") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker::cuda
+}  // namespace dtrun::worker::cuda::arithmetic_test

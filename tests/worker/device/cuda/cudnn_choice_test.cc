@@ -14,7 +14,7 @@
 #include "worker/device/cuda/lane/attention.h"
 #include "worker/device/cuda/lane/convolution.h"
 
-namespace dtrun::worker::cuda {
+namespace dtrun::worker::cuda::cudnn_choice_test {
 namespace {
 
 using bf16 = __nv_bfloat16;
@@ -271,4 +271,4 @@ TEST_CASE("cuDNN's convolution with the own bias and ReLU is the own convolution
 }
 
 }  // namespace
-}  // namespace dtrun::worker::cuda
+}  // namespace dtrun::worker::cuda::cudnn_choice_test

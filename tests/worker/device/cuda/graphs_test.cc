@@ -9,7 +9,7 @@
 #include "tests/worker/model/programs.h"
 #include "worker/device/cuda/kernels/launches.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::graphs_test {
 namespace {
 
 using cuda_on_cpu::counters;
@@ -251,4 +251,4 @@ TEST_CASE("a microbatch that was prepared is on the GPU before it is trained, an
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::graphs_test

@@ -16,7 +16,7 @@
 #include "worker/base/error.h"
 #include "worker/quantize/matrices.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::lane_test {
 namespace {
 
 reference::Result expected(const Program& program, const Problem& problem, int samples,
@@ -300,4 +300,4 @@ TEST_CASE("a teacher's part of the loss is the CPU's, in every run, and evaluati
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::lane_test

@@ -9,7 +9,7 @@
 #include "tests/worker/model/programs.h"
 #include "worker/device/cuda_device.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::plan_file_test {
 namespace {
 
 TEST_CASE("a file of plans is what was kept last, and nothing lies beside it") {
@@ -49,4 +49,4 @@ TEST_CASE("a lane without cuDNN makes no file of plans, and reads none") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::plan_file_test

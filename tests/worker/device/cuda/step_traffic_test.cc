@@ -14,7 +14,7 @@
 #include "worker/trainer/gradient_step.h"
 #include "worker/trainer/recovery/replica.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::step_traffic_test {
 namespace {
 
 using cuda_on_cpu::Launch;
@@ -109,4 +109,4 @@ TEST_CASE("a step adds microbatches in place, and updates in one pass behind tha
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::step_traffic_test

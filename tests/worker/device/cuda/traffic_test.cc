@@ -19,7 +19,7 @@
 #include "worker/device/cuda/matmul/matmuls.h"
 #include "worker/schedule/cost.h"
 
-namespace dtrun::worker::cuda {
+namespace dtrun::worker::cuda::traffic_test {
 namespace {
 
 using cuda_on_cpu::Launch;
@@ -191,4 +191,4 @@ TEST_CASE("a token that comes often costs no more bytes, and no thread reads all
 }
 
 }  // namespace
-}  // namespace dtrun::worker::cuda
+}  // namespace dtrun::worker::cuda::traffic_test

@@ -20,7 +20,7 @@
 #include "worker/memory/need.h"
 #include "worker/trainer/gradient_step.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::trainer_test {
 namespace {
 
 JobConfig small_job(const Job& job, const std::string& output) {
@@ -297,4 +297,4 @@ TEST_CASE("a step takes the next one's first samples to the GPU while that compu
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::trainer_test

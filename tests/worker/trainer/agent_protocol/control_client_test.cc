@@ -18,7 +18,7 @@
 #include "worker/base/error.h"
 #include "worker/base/pulse.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::control_client_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -383,4 +383,4 @@ TEST_CASE("a worker that has trained and waits is not ended by a stop: it may ha
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::control_client_test

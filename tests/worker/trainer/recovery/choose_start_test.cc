@@ -11,7 +11,7 @@
 #include "worker/optim/optimizer.h"
 #include "worker/trainer/recovery/resume.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::choose_start_test {
 namespace {
 
 using dtrun::test::contains;
@@ -291,4 +291,4 @@ TEST_CASE("the state of another optimizer is refused, and both are named") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::choose_start_test

@@ -13,7 +13,7 @@
 
 #include "worker/base/error.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::in_memory_checkpoint_file_test {
 namespace {
 
 using Record = std::array<std::byte, 24>;
@@ -187,4 +187,4 @@ TEST_CASE("the file keeps its size, and what cannot be had is told") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::in_memory_checkpoint_file_test

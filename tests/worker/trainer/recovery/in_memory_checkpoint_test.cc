@@ -10,7 +10,7 @@
 #include "tests/worker/trainer/jobs.h"
 #include "worker/base/stop_point.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::in_memory_checkpoint_test {
 namespace {
 
 // The memory that an agent holds for one of its workers.
@@ -217,4 +217,4 @@ TEST_CASE("parameters that are not finite replace no copy") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::in_memory_checkpoint_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace dtrun::worker {
+namespace dtrun::worker::last_sync_test {
 namespace {
 
 using Steps = std::vector<std::int64_t>;
@@ -32,4 +32,4 @@ TEST_CASE("the beginning is a sync too, and where nobody holds a replica there i
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::last_sync_test

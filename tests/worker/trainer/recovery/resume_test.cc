@@ -8,7 +8,7 @@
 #include "worker/checkpoint/layout.h"
 #include "worker/checkpoint/output_lock.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::resume_test {
 namespace {
 
 // Each rank as the only one of a node that has the directory of that name. Returns the step from which they
@@ -290,4 +290,4 @@ TEST_CASE("only what the parameters and samples are may not change between a che
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::resume_test

@@ -13,7 +13,8 @@
 #include "worker/device/cuda/cudnn/attention.h"
 #include "worker/device/cuda/cudnn/convolution.h"
 
-using namespace dtrun;
+namespace dtrun::on_gpu_test {
+
 using namespace dtrun::worker::cuda;
 
 namespace {
@@ -299,3 +300,5 @@ TEST_CASE("convolutions give the reference's numbers, and the same bits each tim
     }
   }
 }
+
+}  // namespace dtrun::on_gpu_test

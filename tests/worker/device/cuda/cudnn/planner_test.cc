@@ -9,7 +9,8 @@
 #include "worker/device/cuda/cudnn/attention.h"
 #include "worker/device/cuda/cudnn/convolution.h"
 
-using namespace dtrun;
+namespace dtrun::planner_test {
+
 using namespace dtrun::worker::cuda;
 using test::contains;
 
@@ -195,3 +196,5 @@ TEST_CASE("a device that is not described is refused with a text") {
     CHECK_THROWS_AS(CudnnPlanner(*cudnn, device, ""), CudnnRefusal);
   }
 }
+
+}  // namespace dtrun::planner_test

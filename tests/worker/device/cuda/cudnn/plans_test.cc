@@ -11,7 +11,8 @@
 #include "worker/device/cuda/cudnn/attention.h"
 #include "worker/device/cuda/cudnn/convolution.h"
 
-using namespace dtrun;
+namespace dtrun::plans_test {
+
 using namespace dtrun::worker::cuda;
 
 namespace {
@@ -113,3 +114,5 @@ TEST_CASE("cuDNN plans the known shapes as docs/gpu.md has them") {
   if (rewrite) return test::write_text(path, page.substr(0, first) + now + page.substr(end));
   CHECK(now == written);
 }
+
+}  // namespace dtrun::plans_test

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+namespace dtrun::stored_plans_test {
+
 using dtrun::worker::cuda::StoredPlans;
 
 namespace {
@@ -37,3 +39,5 @@ TEST_CASE("a text that is not what it should be has no plans") {
   }
   CHECK(has(R"({"cudnn": "1", "device": "g", "plans": {"attention": "how", "other": 3}})", "1", "g"));
 }
+
+}  // namespace dtrun::stored_plans_test

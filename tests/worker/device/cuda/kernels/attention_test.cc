@@ -3,6 +3,8 @@
 
 #include "tests/worker/device/cuda/kernels/run.h"
 
+namespace dtrun::attention_test {
+
 using namespace dtrun::worker;
 using namespace dtrun::worker::cuda::testing;
 using cuda::AttentionShape;
@@ -119,3 +121,5 @@ TEST_CASE("large scores do not overflow, and a score that is NaN spoils only who
   const auto [out, statistics] = run();
   for (int token = 0; token < 70; ++token) CHECK(std::isnan(out[token * 8]) == (token >= 66));
 }
+
+}  // namespace dtrun::attention_test

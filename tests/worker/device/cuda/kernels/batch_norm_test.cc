@@ -3,6 +3,8 @@
 
 #include "tests/worker/device/cuda/kernels/run.h"
 
+namespace dtrun::batch_norm_test {
+
 using namespace dtrun::worker;
 using namespace dtrun::worker::cuda::testing;
 using cuda::BatchShape;
@@ -162,3 +164,5 @@ TEST_CASE_TEMPLATE("the gradient of samples that were normalised with others has
   check_near(d_in, wanted, 5e-6, 10);
   check_near(d_weight, own, 2e-6, 50);  // of these samples alone
 }
+
+}  // namespace dtrun::batch_norm_test

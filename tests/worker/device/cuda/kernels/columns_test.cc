@@ -3,6 +3,8 @@
 
 #include "tests/worker/device/cuda/kernels/run.h"
 
+namespace dtrun::columns_test {
+
 using namespace dtrun::worker;
 using namespace dtrun::worker::cuda::testing;
 
@@ -49,3 +51,5 @@ TEST_CASE("few wide rows need no workspace, and no shape needs much") {
   CHECK(cuda::sum_rows_workspace(65536, 768) <= 512 * 768);
   CHECK(cuda::sum_rows_workspace(65536, 50304) <= 4 * 50304);
 }
+
+}  // namespace dtrun::columns_test

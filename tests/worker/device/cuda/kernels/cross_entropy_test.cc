@@ -5,6 +5,8 @@
 #include "worker/device/cpu/planned/kernels.h"
 #include "worker/vector/update.h"
 
+namespace dtrun::cross_entropy_test {
+
 using namespace dtrun::worker;
 using namespace dtrun::worker::cuda::testing;
 
@@ -172,3 +174,5 @@ TEST_CASE("statistics are sums over rows") {
     for (std::size_t i = 3; i < kStatisticsFloats; ++i) CHECK(out[i] == 0);
   }
 }
+
+}  // namespace dtrun::cross_entropy_test

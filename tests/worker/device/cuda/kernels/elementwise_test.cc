@@ -6,6 +6,8 @@
 #include "worker/core/dropout.h"
 #include "worker/device/cpu/planned/kernels.h"
 
+namespace dtrun::elementwise_test {
+
 using namespace dtrun::worker;
 using namespace dtrun::worker::cuda::testing;
 
@@ -156,3 +158,5 @@ TEST_CASE("fp32 becomes the nearest bf16, the even one of two") {
     }
   }
 }
+
+}  // namespace dtrun::elementwise_test

@@ -4,6 +4,8 @@
 #include "tests/worker/device/cuda/kernels/run.h"
 #include "worker/device/cuda/kernels/token_runs.h"
 
+namespace dtrun::embedding_test {
+
 using namespace dtrun::worker;
 using namespace dtrun::worker::cuda::testing;
 
@@ -202,3 +204,5 @@ TEST_CASE_TEMPLATE("the number of a token's rows decides in which order they are
     }
   }
 }
+
+}  // namespace dtrun::embedding_test

@@ -3,6 +3,8 @@
 
 #include "tests/worker/device/cuda/kernels/run.h"
 
+namespace dtrun::images_test {
+
 using namespace dtrun::worker;
 using namespace dtrun::worker::cuda::testing;
 using cuda::ConvShape, cuda::PoolShape;
@@ -209,3 +211,5 @@ TEST_CASE_TEMPLATE("pooling takes a window's first largest element, and its grad
       check_near(gradient, d_in, 1e-7);
     }
 }
+
+}  // namespace dtrun::images_test

@@ -3,6 +3,8 @@
 
 #include "tests/worker/device/cuda/kernels/run.h"
 
+namespace dtrun::norm_test {
+
 using namespace dtrun::worker;
 using namespace dtrun::worker::cuda::testing;
 
@@ -162,3 +164,5 @@ TEST_CASE("without an input's gradient those of the parameters are the same, and
   CHECK(gradients(rows, true) == gradients(rows, false));
   CHECK(gradients(0, true) == std::tuple(std::vector<float>(width), std::vector<float>(width)));
 }
+
+}  // namespace dtrun::norm_test

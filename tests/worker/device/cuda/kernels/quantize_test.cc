@@ -4,6 +4,8 @@
 #include "tests/worker/device/cuda/kernels/run.h"
 #include "worker/quantize/matrices.h"
 
+namespace dtrun::quantize_test {
+
 using namespace dtrun::worker;
 using namespace dtrun::worker::cuda::testing;
 
@@ -69,3 +71,5 @@ TEST_CASE("what is not finite stays so") {
   CHECK(std::isfinite(got.host()[4]));
   CHECK(std::isnan(got.host()[40]));  // as on the CPU: infinity over an infinite scale
 }
+
+}  // namespace dtrun::quantize_test

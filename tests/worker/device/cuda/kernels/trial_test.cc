@@ -6,6 +6,8 @@
 
 #include "tests/worker/device/cuda/kernels/run.h"
 
+namespace dtrun::trial_test {
+
 using namespace dtrun::worker::cuda::testing;
 namespace cuda = dtrun::worker::cuda;
 
@@ -53,3 +55,5 @@ TEST_CASE_TEMPLATE("the largest difference is found wherever it is, and NaN is t
     CHECK(apart(right) == std::vector<float>{std::numeric_limits<float>::infinity(), 2});
   }
 }
+
+}  // namespace dtrun::trial_test

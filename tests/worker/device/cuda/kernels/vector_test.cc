@@ -5,6 +5,8 @@
 #include "worker/vector/arithmetic.h"
 #include "worker/vector/loops.h"
 
+namespace dtrun::vector_test {
+
 using namespace dtrun::worker;
 using namespace dtrun::worker::cuda::testing;
 
@@ -218,3 +220,5 @@ TEST_CASE("an optimizer's pass has the bits of the CPU's mean, clipping and step
                   });
           }
 }
+
+}  // namespace dtrun::vector_test

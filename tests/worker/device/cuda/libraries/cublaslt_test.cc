@@ -9,7 +9,8 @@
 #include "tests/support/skip.h"
 #include "worker/base/error.h"
 
-using namespace dtrun;
+namespace dtrun::cublaslt_test {
+
 using namespace dtrun::worker;
 using namespace dtrun::worker::cuda;
 
@@ -30,3 +31,5 @@ TEST_CASE("cuBLASLt is found, and looked for once") {
   CHECK(there->matmul_preference_create(&preference) == CUBLAS_STATUS_SUCCESS);
   CHECK(there->matmul_preference_destroy(preference) == CUBLAS_STATUS_SUCCESS);
 }
+
+}  // namespace dtrun::cublaslt_test

@@ -8,7 +8,8 @@
 
 #include "tests/support/skip.h"
 
-using namespace dtrun;
+namespace dtrun::cudnn_test {
+
 using namespace dtrun::worker::cuda;
 
 TEST_CASE("cuDNN is found, with its other parts beside it") {
@@ -25,3 +26,5 @@ TEST_CASE("cuDNN is found, with its other parts beside it") {
   CHECK(there->finalize(tensor) != CUDNN_STATUS_SUCCESS);  // it has no shape yet
   CHECK(there->destroy_descriptor(tensor) == CUDNN_STATUS_SUCCESS);
 }
+
+}  // namespace dtrun::cudnn_test

@@ -8,7 +8,8 @@
 
 #include "tests/support/skip.h"
 
-using namespace dtrun;
+namespace dtrun::nccl_test {
+
 using namespace dtrun::worker::cuda;
 
 TEST_CASE("NCCL is found, and looked for once") {
@@ -29,3 +30,5 @@ TEST_CASE("NCCL is found, and looked for once") {
   ncclResult_t state = ncclSuccess;
   CHECK(there->comm_get_async_error(nullptr, &state) == ncclInvalidArgument);
 }
+
+}  // namespace dtrun::nccl_test

@@ -15,7 +15,8 @@
 #include "worker/base/error.h"
 #include "worker/device/cuda/libraries/python_path.h"
 
-using namespace dtrun;
+namespace dtrun::open_test {
+
 using namespace dtrun::worker;
 using namespace dtrun::worker::cuda;
 using namespace std::chrono_literals;
@@ -156,3 +157,5 @@ TEST_CASE("Python is asked for its path, and one that fails, is absent or hangs 
   CHECK(python_path((folder / "bin" / "python3").string(), 200ms).empty());
   CHECK(std::chrono::steady_clock::now() - begin < 50s);
 }
+
+}  // namespace dtrun::open_test

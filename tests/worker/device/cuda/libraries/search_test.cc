@@ -5,6 +5,8 @@
 
 #include <map>
 
+namespace dtrun::search_test {
+
 using namespace dtrun::worker::cuda;
 
 namespace {
@@ -53,3 +55,5 @@ TEST_CASE("wheels: every package of NVIDIA's that has the file, in the order of 
         Places{"/venv/site-packages/nvidia/cudnn/lib/libcudnn.so.9"});
   CHECK(wheel_places("libcublasLt.so.12", path, files) == Places());
 }
+
+}  // namespace dtrun::search_test

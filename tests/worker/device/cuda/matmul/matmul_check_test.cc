@@ -12,7 +12,7 @@
 #include "worker/device/cuda/steps.h"
 #include "worker/device/cuda_device.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::matmul_check_test {
 namespace {
 
 // The error of making a lane if matmuls lose so many of their last terms.
@@ -93,4 +93,4 @@ TEST_CASE("a few lost terms of many are found, although bf16 could not tell the 
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::matmul_check_test

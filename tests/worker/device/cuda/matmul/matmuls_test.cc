@@ -20,7 +20,7 @@
 #include "worker/device/cuda/arithmetic.h"
 #include "worker/device/cuda_device.h"
 
-namespace dtrun::worker::cuda {
+namespace dtrun::worker::cuda::matmuls_test {
 namespace {
 
 using Counted = ProductsByAlgorithm;
@@ -201,4 +201,4 @@ TEST_CASE("who says so is only told of what is wrong") {
 }
 
 }  // namespace
-}  // namespace dtrun::worker::cuda
+}  // namespace dtrun::worker::cuda::matmuls_test

@@ -29,7 +29,7 @@
 #include "worker/device/cuda_device.h"
 #include "worker/reduction/accumulator.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::exchange_test {
 namespace {
 
 using cuda_on_cpu::plan_nccl_faults;
@@ -356,4 +356,4 @@ TEST_CASE("a rank that is silent, has an error, or never launches loses no step 
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::exchange_test

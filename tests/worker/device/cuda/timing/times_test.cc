@@ -14,7 +14,7 @@
 #include "worker/device/cuda/steps.h"
 #include "worker/schedule/step_kind.h"
 
-namespace dtrun::worker {
+namespace dtrun::worker::times_test {
 namespace {
 
 constexpr int kCapacity = 3;
@@ -116,4 +116,4 @@ TEST_CASE("what is done to whole vectors is timed as well, and says what it move
 }
 
 }  // namespace
-}  // namespace dtrun::worker
+}  // namespace dtrun::worker::times_test
