@@ -3,13 +3,11 @@
 import collections
 import fcntl
 import functools
-import json
 import os
 import pathlib
 import pty
 import random
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -19,21 +17,18 @@ import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts/lib"))
-import chaos_hosts
-import chaos_run
+sys.path[:0] = [str(ROOT / "scripts/lib"), str(ROOT / "tests/support")]
+import cases
+from clock import Patience
+from jobs import Lines, exit_code, free_port
 
 TRAIN = pathlib.Path(__file__).resolve().parent / "scripts" / "train.py"
-SKIPPED = 77
 PHASES = ("worker_ended", "stopped", "place_worker")
 
 
 def torchrun(workers):
     """Arguments of Python. Its own port is that of any other torchrun on this machine."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    return ["-m", "torch.distributed.run", "--master_port", str(port), "-r", "9:1", "-t", "9:1", "--nproc_per_node", str(workers)]
-
+    return ["-m", "torch.distributed.run", "--master_port", str(free_port()), "-r", "9:1", "-t", "9:1", "--nproc_per_node", str(workers)]
 
 
 def python_with_torch():
@@ -41,17 +36,16 @@ def python_with_torch():
 
 
 def why_no_torch():
-    """Empty: there is a PyTorch with gloo."""
-    probe = subprocess.run([python_with_torch(), "-c", "import torch.distributed as d; raise SystemExit(not d.is_gloo_available())"],
+    """Empty: there is a PyTorch. It is not imported, which takes a second."""
+    probe = subprocess.run([python_with_torch(), "-c", "import importlib.util as i; raise SystemExit(not i.find_spec('torch'))"],
                            capture_output=True)
-    return "" if probe.returncode == 0 else f"{python_with_torch()} has no PyTorch with gloo (scripts/setup --tests, or DTRUN_TEST_PYTHON)"
+    return "" if probe.returncode == 0 else f"{python_with_torch()} has no PyTorch (scripts/setup --tests, or DTRUN_TEST_PYTHON)"
 
 
 def dtrun_to_test():
     """The program that ctest names first. Without PyTorch the test ends here."""
     if why := why_no_torch():
-        print("skipped:", why)
-        sys.exit(SKIPPED)
+        cases.skip_all(why)
     return sys.argv.pop(1)
 
 
@@ -79,10 +73,11 @@ def gpus_of_torch():
 
 class KitJob:
     """`options` are of train.py (KIT_STEPS=…), `arguments` of dtrun. With `terminal` dtrun has one of its own. The `world` workers
-    are shared by the agents of `nodes`, as in --nnodes, each of them on one of chaos_hosts' `hosts` if there are any."""
+    are shared by the agents of `nodes`, as in --nnodes, each of them on one of chaos_hosts' `hosts` if there are any; `later`
+    of them are started by start_node."""
 
     def __init__(self, dtrun, world=3, arguments=("--recovery", "memory"), program=None, restarts=100, terminal=False, nodes="1",
-                 hosts=None, **options):
+                 later=0, hosts=None, **options):
         self.scratch = new_folder()
         self.out = self.scratch / "out.jsonl"
         once = self.scratch / "once"
@@ -91,14 +86,15 @@ class KitJob:
         self.environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHON_EXEC": python_with_torch(), "KIT_OUT": str(self.out),
                             "KIT_ONCE": str(once), "PYTHONDONTWRITEBYTECODE": "1"}
         self.environment.update({f"KIT_{name.upper()}": str(value) for name, value in options.items()})
-        meet = f"{hosts.address(0) if hosts else '127.0.0.1'}:{chaos_run.free_port()}"
+        meet = f"{hosts.address(0) if hosts else '127.0.0.1'}:{free_port()}"
         several = ["--nnodes", nodes, "--rdzv_endpoint", meet] if nodes != "1" else []
         count = int(nodes.split(":")[-1])
         self.argv = [dtrun, "--nproc_per_node", str(world // count), "--max_restarts", str(restarts), "--progress", "none",
                      *several, *arguments]
         self.program = program or [str(TRAIN)]
         self.hosts, self.agents = hosts, []
-        for _ in range(count):
+        self.said, self.logs = Lines(self.out), {}
+        for _ in range(count - later):
             self.start_node(terminal)
         self.process = self.agents[0]  # its node has the coordinator
 
@@ -122,13 +118,16 @@ class KitJob:
 
     def end(self, seconds=240):
         """Its exit code; it is told to end after so long."""
-        try:
-            return max([agent.wait(seconds) for agent in self.agents], key=abs)
-        except subprocess.TimeoutExpired:
-            for agent in self.agents:
-                agent.send_signal(signal.SIGTERM)
-                agent.wait(60)
+        codes = [exit_code(agent, seconds) for agent in self.agents]
+        if None in codes:
+            self.tell_to_end()
             return None
+        return max(codes, key=abs)
+
+    def tell_to_end(self):
+        for agent in self.agents:
+            agent.send_signal(signal.SIGTERM)
+        return [exit_code(agent) for agent in self.agents]
 
     def kill(self):
         """Whatever is left of it: its workers go with their agents."""
@@ -140,22 +139,19 @@ class KitJob:
         return (self.scratch / "stderr").read_text(errors="replace") + (self.scratch / "stdout").read_text(errors="replace")
 
     def lines(self, event):
-        text = self.out.read_text() if self.out.exists() else ""
-        return [line for line in map(json.loads, text[:text.rfind("\n") + 1].splitlines()) if line["event"] == event]
+        return self.said.of(event)
 
     def events(self, name):
-        logs = list(self.scratch.glob("logs*/*/events.jsonl"))
-        lines = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
-        return [line for line in lines if line["event"] == name]
+        for path in self.scratch.glob("logs*/*/events.jsonl"):
+            self.logs.setdefault(path, Lines(path))
+        return [line for log in self.logs.values() for line in log.of(name)]
 
     def wait_for(self, condition, seconds=120):
-        """The first thing that the condition gives which counts; None if the job ends, or the time is over."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and self.process.poll() is None:
-            if found := condition():
-                return found
-            time.sleep(0.02)
-        return None
+        """The first thing that the condition gives which counts; nothing if the job ends, or the time is over."""
+        patience = Patience(seconds)
+        while not (found := condition()) and self.process.poll() is None and not patience.is_over():
+            time.sleep(0.01)
+        return found or None
 
     def whole(self, after=-1):
         """The pids by rank of a generation after that one with all its workers, some steps into it; waits for it."""

@@ -9,12 +9,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 sys.dont_write_bytecode = True
 import kit_job
 from kit_job import KitJob, check_steps
+import cases
+from cases import long
+from clock import soon
+from jobs import lines_of, status
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KIT = ROOT / "worker/kit/python"
@@ -54,10 +57,12 @@ class UnitsTest(unittest.TestCase):
     fsdp = 0
 
     def start(self, **options):
-        return KitJob(DTRUN, **{"world": 4, "unit": 2, "fsdp": self.fsdp, "steps": STEPS, "pause": 0.05, **options})
+        job = KitJob(DTRUN, **{"world": 4, "unit": 2, "fsdp": self.fsdp, "pause": 0.02, **options})
+        self.addCleanup(job.kill)
+        return job
 
     def run_job(self, code=0, **options):
-        job = self.start(**options)
+        job = self.start(steps=STEPS, whole=4, **options)
         self.assertEqual(job.end(), code, job.errors())
         return job
 
@@ -85,7 +90,7 @@ class UnitsTest(unittest.TestCase):
         return units
 
     def check_killed(self, **options):
-        job = self.run_job(whole=4, **options)
+        job = self.run_job(**options)
         self.check(job)
         units = self.units_of(job)
         self.assertEqual(sorted(map(len, units)), [2, 2, 2], job.errors())  # nobody changed its unit
@@ -96,25 +101,29 @@ class UnitsTest(unittest.TestCase):
     def test_a_rank_dies_in_the_forward_pass(self):
         self.check_killed(faults="forward:1:9")
 
+    @long
     def test_a_rank_dies_while_its_twin_is_in_the_average(self):
         self.check_killed(faults="average:2:9")
 
+    @long
     def test_a_rank_dies_after_its_update(self):
         self.check_killed(faults="update:3:9")
 
     def test_a_rank_dies_while_a_unit_is_taken_in(self):
-        job = self.run_job(faults="forward:0:9,regroup:1:3", whole=4)
+        job = self.run_job(faults="forward:0:9,regroup:1:3")
         self.check(job)
 
+    @long
     def test_one_of_each_unit_dies_and_all_begin_again(self):
-        job = self.run_job(faults="forward:0:9,forward:3:9", whole=4)
+        job = self.run_job(faults="forward:0:9,forward:3:9")
         check_steps(self, job, STEPS)
         self.assertIn("no unit that holds a state is left on this node", job.errors())
         self.assertEqual({len(generations) for generations in self.units_of(job).values()}, {1}, job.errors())
         self.assertEqual(len(job.lines("loaded")), 8, job.errors())
 
+    @long
     def test_kills_at_random(self):
-        job = self.start(steps=4000, pause=0.01)
+        job = self.start(steps=10 ** 6)
         kills = job.kill_often(4)
         self.assertEqual(len(kills), 4, job.errors())
         generation, _ = job.whole(kills[-1][1])
@@ -129,7 +138,7 @@ class UnitsTest(unittest.TestCase):
             self.assertEqual((len(before), len(after), len(before & after)), (2, 1, 1), job.errors())
 
     def test_told_to_end_all_end_after_the_same_step(self):
-        job = self.start(steps=5000, faults="lag:1:40")
+        job = self.start(steps=10 ** 6, faults="lag:1:40")
         self.assertTrue(job.wait_for(lambda: job.lines("lagging")), job.errors())
         job.process.send_signal(signal.SIGTERM)  # the others are in a step that this rank does not begin for a while
         self.assertEqual(job.end(60), 143, job.errors())
@@ -137,6 +146,7 @@ class UnitsTest(unittest.TestCase):
         self.assertEqual((len(ends), len({line["done"] for line in ends}), {line["stopping"] for line in ends}), (4, 1, {True}))
         self.check(job, ends[0]["done"])
 
+    @long
     def test_the_end_is_that_of_the_undisturbed_run(self):
         quiet = self.run_job(min=4).lines("end")
         job = self.run_job(min=4, faults="forward:0:5,average:3:12,update:1:20")
@@ -145,9 +155,14 @@ class UnitsTest(unittest.TestCase):
         self.assertEqual(ends[0], ends[1])
 
 
-@unittest.skipIf(why_no_fsdp(), why_no_fsdp())
+@long
 class FsdpTest(UnitsTest):
     fsdp = 1
+
+    @classmethod
+    def setUpClass(cls):
+        if why := why_no_fsdp():
+            raise unittest.SkipTest(why)
 
     def test_the_example_of_the_docs(self):
         """Its text is what runs; a rank is killed."""
@@ -157,9 +172,9 @@ class FsdpTest(UnitsTest):
         folder = kit_job.new_folder()
         (folder / "train.py").write_text(script)
         os.environ["PYTHONPATH"] = str(KIT)
-        job = KitJob(DTRUN, world=4, program=[str(folder / "train.py")])
-        self.assertTrue(job.wait_for(lambda: len(job.events("place_worker")) == 4), job.errors())
-        time.sleep(0.5 + random.random() / 2)
+        job = KitJob(DTRUN, world=4, program=[str(folder / "train.py")], arguments=("--recovery", "memory", "--rdzv_id", folder.name))
+        self.addCleanup(job.kill)
+        self.assertTrue(job.wait_for(lambda: status(DTRUN, folder.name).get("progress", {}).get("step")), job.errors())
         killed = random.choice(job.events("place_worker"))
         os.kill(killed["pid"], signal.SIGKILL)
         self.assertEqual(job.end(), 0, job.errors())
@@ -168,11 +183,13 @@ class FsdpTest(UnitsTest):
         self.assertEqual({line["pid"] for line in job.events("place_worker") if line["generation"] == 2}, others, job.errors())
 
 
+@long
 class RulesTest(unittest.TestCase):
     """What a script is told, and the same script elsewhere. By hand-made shards."""
 
     def run_job(self, code, **options):
         job = KitJob(DTRUN, **{"world": 4, "unit": 2, "steps": 8, **options})
+        self.addCleanup(job.kill)
         self.assertEqual(job.end(), code, job.errors())
         return job
 
@@ -186,7 +203,7 @@ class RulesTest(unittest.TestCase):
 
     def test_a_unit_that_hangs_is_found_by_its_rank(self):
         job = self.run_job(0, steps=STEPS, whole=4, pause=0.05, faults="asleep:1:9",
-                           arguments=("--recovery", "memory", "--heartbeat_timeout", "4"))
+                           arguments=("--recovery", "memory", "--heartbeat_timeout", str(soon(4))))
         check_steps(self, job, STEPS)
         self.assertEqual([line["rank"] for line in job.events("hang")], [1], job.errors())
 
@@ -207,10 +224,9 @@ class RulesTest(unittest.TestCase):
             out = pathlib.Path(folder) / "out.jsonl"
             subprocess.run([kit_job.python_with_torch(), *launcher, str(kit_job.TRAIN)], check=True,
                            env={**os.environ, "KIT_OUT": str(out), "KIT_STEPS": "8", "KIT_UNIT": "2", "OMP_NUM_THREADS": "1"})
-            lines = map(kit_job.json.loads, out.read_text().splitlines())
-            return [line for line in lines if line["event"] == "end"]
+            return lines_of(out, "end")
 
 
 if __name__ == "__main__":
     DTRUN = kit_job.dtrun_to_test()
-    unittest.main(verbosity=2)
+    cases.run()

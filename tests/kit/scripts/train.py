@@ -4,7 +4,7 @@ parameters, to $KIT_OUT, and one at its end. Options are in the environment (opt
 $KIT_FAULTS is a list "NAME:RANK:STEP,…". Each happens once in a job, however often the step is done: a file in $KIT_ONCE
 says that it has. forward, reduce (in the all-reduce), update (after opt.step()), begin (before the block) kill the rank;
 average kills a rank whose twins are in job.average, raise is an error of the script's own, asleep waits before the
-collective, lag a second before the rank asks for the next step, and torn adds a collective after the update, in which the
+collective, lag until the agent says something and half a second more before the rank asks for the next step, and torn adds a collective after the update, in which the
 rank dies. Of a generation in place of a step: meet kills a rank whose peers do not know yet where to reach it, connect one
 whose peers do, and regroup one that has met them."""
 
@@ -18,13 +18,15 @@ import time
 import warnings
 
 warnings.filterwarnings("ignore")
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "worker/kit/python"))
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT / "worker/kit/python"), str(ROOT / "tests/support")]
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import dtrun
+from clock import stalled
 from dtrun._store import AgentStore
 from sharded import sharded
 
@@ -41,7 +43,9 @@ PATIENT_FROM = 15  # steps
 
 
 def say(event, **more):
-    out.write(json.dumps({"t": time.time(), "pid": os.getpid(), "event": event, **more}) + "\n")
+    """`fair`: differences are in fair time."""
+    now = time.time()
+    out.write(json.dumps({"t": now, "fair": now - stalled(), "pid": os.getpid(), "event": event, **more}) + "\n")
 
 
 def digest(tensors):
@@ -140,8 +144,10 @@ for step in job.steps(option("STEPS", 100), data, min_workers=option("MIN", 1)):
         if strikes("reduce", step):
             next(net.parameters()).register_hook(lambda _: dies())  # the last gradient: its peers are in the all-reduce
         loss.backward()
-        # A busy machine may take its time to start a replacement, which is to come before the end.
-        time.sleep(1 if step.number >= PATIENT_FROM and job.world_size < option("WHOLE", 1) else option("PAUSE", 0.0))
+        time.sleep(option("PAUSE", 0.0))
+        # A replacement is to come before the end: once it is there, this worker is told to pause.
+        while step.number >= PATIENT_FROM and job.world_size < option("WHOLE", 1) and not job.agent.over.wait(0.5):
+            job.agent.pulse()
         if strikes("skew", step):
             time.sleep(0.5)
         if strikes("average", step):
@@ -166,10 +172,14 @@ for step in job.steps(option("STEPS", 100), data, min_workers=option("MIN", 1)):
             place=job.rank % unit, hash=digest(model.parameters()), samples=which.tolist())
     if strikes("lag", step):
         say("lagging")
-        time.sleep(1)
+        job.agent.over.wait()
+        time.sleep(0.5)
 
 say("end", rank=job.rank, place=job.rank % unit, done=job.done, params=digest(model.parameters()), lr=sched.get_last_lr()[0],
     buffers=digest(net.buffers()), moments=digest(state["exp_avg"] for state in opt.state.values()),
     stopping=job.stopping, fds=len(os.listdir("/proc/self/fd")), threads=len(os.listdir("/proc/self/task")))
+if option("TOGETHER", 0):  # nobody is kept from its end until another one has saved
+    while pathlib.Path(os.environ["KIT_OUT"]).read_text().count('"event": "end"') < job.world_size:
+        time.sleep(0.01)
 time.sleep(option("SAVE", 0.0))
 say("saved")
