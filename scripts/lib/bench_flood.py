@@ -10,9 +10,8 @@ import tempfile
 import time
 
 from bench_common import DTRUN, ROOT, BenchError, attempt, row, rows_of
-from bench_peer import listens
+from bench_peer import free_port, listens
 from bench_processes import Program, cpu_seconds, status_kb
-from chaos_run import free_port
 
 CONFIG = ROOT / "configs/fashion_mnist_convnet.json"
 CLIENT = ROOT / "build/release/bin/rendezvous_bench"

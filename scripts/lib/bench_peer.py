@@ -4,6 +4,7 @@ goes on. The same command line and the same programs for both; without PyTorch d
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import time
@@ -57,9 +58,12 @@ def measure_restart(command):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """One that was free a moment ago, and that the kernel gives to no connection: a store comes back to it."""
+    while True:
+        port = random.randint(15000, 32000)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def listens(port):

@@ -5,13 +5,12 @@ that one under torchrun, and torchft. The faults are those of scripts/chaos."""
 import functools
 import json
 import pathlib
-import subprocess
 import tempfile
 
 import chaos_plan
 import chaos_run
 from bench_common import DTRUN, NO_TORCH, ROOT, BenchError, attempt, error, failed, failed_row, note, python_with_torch, row, rows_of
-from bench_peer import command_of_torchrun
+from bench_peer import command_of_torchrun, free_port
 
 CONFIG = ROOT / "configs/fashion_mnist_convnet.json"
 TORCH_SCRIPT = ROOT / "scripts/lib/bench_torch_recovery.py"
@@ -75,7 +74,7 @@ def torchft_starter(python):
     """The same for torchft: a torchrun for each worker, and a lighthouse where they meet."""
     def start(max_steps, folder):
         folder.mkdir(parents=True)
-        port = chaos_run.free_port()
+        port = free_port()
         lighthouse = [str(lighthouse_beside(python)), "--bind", f"127.0.0.1:{port}", "--min_replicas", "1",
                       "--quorum_tick_ms", "100", "--join_timeout_ms", "1000"]
         argv = command_of_torchrun(python) + ["--standalone", "--nproc_per_node", "1", "--max_restarts", str(MAX_RESTARTS),

@@ -4,10 +4,8 @@ have in common. The job is real: a launcher's agents, their workers, and a store
 import contextlib
 import json
 import os
-import random
 import shlex
 import signal
-import socket
 import subprocess
 import time
 import uuid
@@ -17,7 +15,7 @@ import chaos_faults
 import chaos_hosts
 import chaos_plan
 from bench_common import BenchError
-from bench_peer import listens
+from bench_peer import free_port, listens
 from bench_processes import Program, children_of, processes_with
 
 MARK = "DTRUN_CHAOS_RUN"  # in the environment of everything that belongs to a run
@@ -127,15 +125,6 @@ class MetricsOfDisks:
 def words_in(folder):
     """All that agents, workers and store said there."""
     return "\n".join(log.read_text(errors="replace") for log in sorted(folder.glob("*.log")))
-
-
-def free_port():
-    """One that was free a moment ago, and that the kernel gives to no connection: a store comes back to it."""
-    while True:
-        port = random.randint(15000, 32000)
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 @contextlib.contextmanager

@@ -4,9 +4,9 @@ parameters, to $KIT_OUT, and one at its end. Options are in the environment (opt
 $KIT_FAULTS is a list "NAME:RANK:STEP,…". Each happens once in a job, however often the step is done: a file in $KIT_ONCE
 says that it has. forward, reduce (in the all-reduce), update (after opt.step()), begin (before the block) kill the rank;
 average kills a rank whose twins are in job.average, raise is an error of the script's own, asleep waits before the
-collective, lag until the agent says something and half a second more before the rank asks for the next step, and torn adds a collective after the update, in which the
-rank dies. Of a generation in place of a step: meet kills a rank whose peers do not know yet where to reach it, connect one
-whose peers do, and regroup one that has met them."""
+collective, lag waits until the agent says something, and half a second more, before the rank asks for the next step, and torn
+adds a collective after the update, in which the rank dies. Of a generation in place of a step: meet kills a rank whose
+peers do not know yet where to reach it, connect one whose peers do, and regroup one that has met them."""
 
 import hashlib
 import json
