@@ -35,33 +35,29 @@ DTRUN = BUILD / "bin/dtrun"
 SEEN_WITHIN_S = 2
 SAID_FROM_S = 2  # the page names the part of a job's life that it does not show from this length on
 NOBODY = 65534
+CONFIG = ROOT / "configs/fashion_mnist_convnet.json"
+SLEEP = ("--", "sleep", "1000")
 
 
 class Job:
-    """A training in a folder of its own, until end()."""
+    """One of this host, in a folder of its own, until end()."""
 
-    def __init__(self, *options, epochs=1000, workers=2):
-        self.epochs, self.workers = epochs, workers
+    def __init__(self, *words):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="dtrun-page-test-"))
         self.id = f"page-{os.getpid()}"
         self.environment = {**os.environ, "XDG_RUNTIME_DIR": str(self.folder)}
         (self.folder / "told").touch()
         self.processes = []
-        self.start(*options)
+        self.start(*words)
         self.address = urllib.parse.urlsplit(wait_for(lambda: self.status().get("page"))["address"])
 
-    def start(self, *options):
-        self.process = self.train("--standalone", "--nproc_per_node", str(self.workers), *options)
+    def start(self, *words):
+        self.process = self.run(DTRUN, "--standalone", "--rdzv_id", self.id, *words)
 
     def run(self, *words):
         with open(self.folder / "told", "a", encoding="utf-8") as told:
             self.processes.append(subprocess.Popen(words, stdout=told, stderr=told, env=self.environment, start_new_session=True))
         return self.processes[-1]
-
-    def train(self, *options, before=()):
-        return self.run(*before, DTRUN, "--lanes", "1", "--max_restarts", "3", "--rdzv_id", self.id, *options,
-                        ROOT / "configs/fashion_mnist_convnet.json", f"output_dir={self.folder / 'run'}", "train.logging_steps=40",
-                        "train.save_steps=100", "train.eval_steps=400", f"train.num_train_epochs={self.epochs}")
 
     def status(self):
         return status(DTRUN, self.id, *self.where(), env=self.environment)
@@ -75,9 +71,6 @@ class Job:
 
     def told(self):
         return (self.folder / "told").read_text()
-
-    def lines(self, event):
-        return lines_of(self.folder / "run/metrics.jsonl", event)
 
     def threads(self):
         tasks = pathlib.Path(f"/proc/{self.process.pid}/task")
@@ -109,12 +102,24 @@ APART = ("unshare", *(() if os.geteuid() == 0 else ("--map-root-user",)), "--pid
 
 
 class TwoNodes(Job):
-    """The same with a store, and the workers on two nodes, which send each other messages."""
+    """A training with a store, and workers on two nodes, which send each other messages."""
 
-    def start(self, *options):
+    def __init__(self, epochs=1000, workers=2):
+        self.epochs, self.workers = epochs, workers
+        super().__init__()
+
+    def train(self, *options, before=()):
+        return self.run(*before, DTRUN, "--lanes", "1", "--max_restarts", "3", "--rdzv_id", self.id, *options,
+                        CONFIG, f"output_dir={self.folder / 'run'}", "train.logging_steps=40",
+                        "train.save_steps=100", "train.eval_steps=400", f"train.num_train_epochs={self.epochs}")
+
+    def lines(self, event):
+        return lines_of(self.folder / "run/metrics.jsonl", event)
+
+    def start(self):
         self.port, self.page_port = free_port(), free_port()
         self.store = self.start_store()
-        join = ("--nnodes", "2", "--nproc_per_node", str(self.workers // 2), *self.where(), *options)
+        join = ("--nnodes", "2", "--nproc_per_node", str(self.workers // 2), *self.where())
         self.train(*join, "--node_rank", "0", before=APART if self.apart() else ())
         self.process = self.train(*join, "--node_rank", "1")
 
@@ -141,15 +146,16 @@ def rest_of(connection):
 class HttpTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.job = Job()
+        cls.job = Job(*SLEEP)
         cls.addClassCleanup(cls.job.end)
 
-    def test_0_costs_no_thread_before_somebody_looks_and_says_where_it_is(self):
-        said = f"watch: http://127.0.0.1:{self.job.address.port}; elsewhere: ssh -L "
-        self.assertEqual(self.job.told().count(said), 1)
-        self.assertNotIn("dtrun-page", self.job.threads())
-        self.assertEqual(self.job.ask("/healthz")[:2], (200, "ok\n"))
-        self.assertIn("dtrun-page", self.job.threads())
+    def test_a_training_says_where_it_is_and_has_no_thread_for_it_before_somebody_looks(self):
+        job = Job("--lanes", "1", CONFIG, f"output_dir={self.enterContext(tempfile.TemporaryDirectory())}", "train.num_train_epochs=1000")
+        self.addCleanup(job.end)
+        self.assertEqual(job.told().count(f"watch: http://127.0.0.1:{job.address.port}; elsewhere: ssh -L "), 1)
+        self.assertNotIn("dtrun-page", job.threads())
+        self.assertEqual(job.ask("/healthz")[:2], (200, "ok\n"))
+        self.assertIn("dtrun-page", job.threads())
 
     def test_shows_only(self):
         for method in ("POST", "PUT", "DELETE", "OPTIONS"):
@@ -220,11 +226,13 @@ class HttpTest(unittest.TestCase):
 
 
 def own_address():
-    """An address of this host that is not loopback's, or None."""
+    """An address of this host that is not loopback's, or None. The network of a test's own has loopback alone, and is given one."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket, contextlib.suppress(OSError):
         any_socket.connect(("192.0.2.1", 9))  # sends nothing
         return any_socket.getsockname()[0]
-    return None
+    given = "198.51.100.1"
+    added = "DTRUN_TEST_PRESSURE" in os.environ and subprocess.run(["ip", "address", "add", f"{given}/32", "dev", "lo"], check=False).returncode == 0
+    return given if added else None
 
 
 class BoundTest(unittest.TestCase):
@@ -232,7 +240,7 @@ class BoundTest(unittest.TestCase):
         address = own_address()
         if not address:
             self.skipTest("this host has no address but loopback's")
-        job = Job("--http_bind", address)
+        job = Job("--http_bind", address, *SLEEP)
         self.addCleanup(job.end)
         self.assertEqual((job.address.scheme, job.address.hostname), ("https", address))
         trusting = ssl.create_default_context()
