@@ -8,7 +8,8 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from clock import eventually  # noqa: E402
+import cases
+from clock import eventually
 
 BOX = sys.argv.pop(1)
 BUSY = "i=0; while [ $i -lt {} ]; do i=$((i+1)); done"
@@ -132,4 +133,4 @@ watch = Stopwatch(); time.sleep(1); print(watch.fair() < 0.5, watch.wall() >= 1)
 
 
 if __name__ == "__main__":
-    unittest.main()
+    cases.run()

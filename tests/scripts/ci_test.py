@@ -11,9 +11,9 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-EXIT_SKIPPED = 77
-sys.path.insert(0, str(ROOT / "scripts/lib"))
-import test_entries  # noqa: E402
+sys.path[:0] = [str(ROOT / "scripts/lib"), str(ROOT / "tests/support")]
+import cases
+import test_entries
 
 PRESETS = """{ "version": 3,
   "configurePresets": [{ "name": "release", "generator": "Ninja", "binaryDir": "${sourceDir}/build/release" }],
@@ -177,5 +177,4 @@ class CloneTest(Case):
 
 
 if __name__ == "__main__":
-    result = unittest.main(exit=False).result
-    sys.exit(1 if not result.wasSuccessful() else EXIT_SKIPPED if result.skipped else 0)
+    cases.run()
