@@ -7,8 +7,6 @@
 #include "agent/agent.h"
 #include "agent/local_address.h"
 
-namespace dtrun::agent_under_test {
-
 int main(int argc, char** argv) {
   dtrun::JobSpec spec;
   spec.run_id = "test";
@@ -58,5 +56,3 @@ int main(int argc, char** argv) {
   }
   return dtrun::agent::run(spec);
 }
-
-}  // namespace dtrun::agent_under_test
