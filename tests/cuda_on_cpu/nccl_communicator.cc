@@ -19,13 +19,10 @@
 #include "tests/cuda_on_cpu/machine.h"
 #include "tests/cuda_on_cpu/memory.h"
 #include "tests/cuda_on_cpu/nccl_faults.h"
+#include "tests/cuda_on_cpu/settings.h"
 
 namespace cuda_on_cpu {
 namespace {
-
-// A launch comes when somebody looks whether it has come, or this late: a caller that assumes it to be done
-// earlier records its events in front of it.
-constexpr std::chrono::milliseconds kLaunchLatest{20};
 
 struct LastError {
   std::mutex mutex;
@@ -268,8 +265,9 @@ ncclResult_t Communicator::launch(Group group) {
   count_nccl_group();
   if (nccl_fault("group-stuck", rank, number)) return wait_until_aborted();
   {
+    // A caller that assumes the launch to be done records its events in front of it.
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, kLaunchLatest, [&] { return polled_ || aborted_; });
+    changed_.wait_for(lock, settings.launch_latest, [&] { return polled_ || aborted_; });
   }
   if (const ncclResult_t result = connect(group); result != ncclSuccess) return result;
   set_current_device(device);

@@ -2,6 +2,7 @@
 // a test runs each case under several, and end-to-end runs choose by environment.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 namespace cuda_on_cpu {
@@ -32,6 +33,8 @@ struct Settings {
   // Whether cuBLASLt's heuristics know an algorithm for matmuls of bf16 that are misaligned() or may lie off
   // 16 bytes. The real ones do, and it is a slow one.
   bool misaligned_products = true;
+  // When a group of NCCL is launched at the latest: one that nobody has looked for.
+  std::chrono::milliseconds launch_latest{20};
 };
 
 // Those of the environment: everything in a random order if DTRUN_TEST_GPU_ORDER is random:SEED.

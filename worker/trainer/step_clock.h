@@ -9,28 +9,31 @@
 
 namespace dtrun::worker {
 
-class StepClock {
+template <class C>
+class StepClockOf {
  public:
   enum Part { kMath, kData, kGradients, kParts };
-  using Clock = std::chrono::steady_clock;
+  using Clock = C;
+  using Time = typename Clock::time_point;
+  using Duration = typename Clock::duration;
 
   // Adds the time until the end of the scope to a part.
   class Scope {
    public:
-    Scope(StepClock& clock, Part part) : clock_(clock), part_(part), start_(Clock::now()) {}
+    Scope(StepClockOf& clock, Part part) : clock_(clock), part_(part), start_(Clock::now()) {}
     ~Scope() { clock_.spent_[part_] += Clock::now() - start_; }
     Scope(const Scope&) = delete;
 
    private:
-    StepClock& clock_;
+    StepClockOf& clock_;
     const Part part_;
-    const Clock::time_point start_;
+    const Time start_;
   };
 
   // One lane's part of a step.
   struct LaneTime {
-    Clock::duration math{}, data{};
-    Clock::duration total() const { return math + data; }
+    Duration math{}, data{};
+    Duration total() const { return math + data; }
   };
 
   struct Shares {
@@ -47,7 +50,7 @@ class StepClock {
   // Ends a lap and starts the next.
   Shares lap() {
     const auto now = Clock::now();
-    const Clock::duration wall = now - lap_start_;
+    const Duration wall = now - lap_start_;
     const Shares shares = shares_of(wall, spent_);
     whole_ += wall;
     for (int part = 0; part < kParts; ++part) whole_spent_[part] += spent_[part];
@@ -67,25 +70,26 @@ class StepClock {
     return times;
   }
   // Leaves the time since `begin` out of the lap. REQUIRES: no part was measured in between.
-  void leave_out_since(Clock::time_point begin) { lap_start_ += Clock::now() - begin; }
-  void restart(Clock::time_point now = Clock::now()) {
+  void leave_out_since(Time begin) { lap_start_ += Clock::now() - begin; }
+  void restart(Time now = Clock::now()) {
     lap_start_ = now;
     for (auto& part : spent_) part = {};
   }
 
  private:
-  static double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
-  static Shares shares_of(Clock::duration wall, const Clock::duration (&spent)[kParts]) {
-    if (wall <= Clock::duration::zero()) return {};
+  static double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
+  static Shares shares_of(Duration wall, const Duration (&spent)[kParts]) {
+    if (wall <= Duration::zero()) return {};
     const auto share = [&](Part part) { return seconds(spent[part]) / seconds(wall); };
     const double math = share(kMath), gradients = share(kGradients), data = share(kData);
     return {seconds(wall), math, gradients, data, 1 - math - gradients - data};
   }
 
-  Clock::time_point lap_start_ = Clock::now();
-  Clock::duration spent_[kParts] = {};
-  Clock::duration whole_ = {}, whole_spent_[kParts] = {};
+  Time lap_start_ = Clock::now();
+  Duration spent_[kParts] = {};
+  Duration whole_ = {}, whole_spent_[kParts] = {};
   std::int64_t microbatches_ = 0;
 };
+using StepClock = StepClockOf<std::chrono::steady_clock>;
 
 }  // namespace dtrun::worker

@@ -10,6 +10,7 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/support/clock.h"
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
 #include "tests/worker/checkpoint/program_example.h"
@@ -78,9 +79,9 @@ TEST_CASE("a checkpoint that failed in the background is told of without another
   const SmallFiles small(10);
   const TrainState state = example_state(100);
   saver.save(state);
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const test::Patience patience(std::chrono::seconds(60));
   std::string message;
-  while (message.empty() && std::chrono::steady_clock::now() < deadline) {
+  while (message.empty() && !patience.is_over()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     try {
       saver.check();

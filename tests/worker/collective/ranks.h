@@ -25,6 +25,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/clock.h"
 #include "worker/base/error.h"
 #include "worker/collective/process_group.h"
 
@@ -65,10 +66,9 @@ class DirectoryStore final : public KeyValueStore {
     std::filesystem::rename(scratch, path(key));
   }
   std::string get(const std::string& key, milliseconds timeout, std::stop_token stop) override {
-    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    const test::Patience patience(timeout);
     while (!std::filesystem::exists(path(key))) {
-      if (stop.stop_requested() || std::chrono::steady_clock::now() > deadline)
-        throw WorkerError(kExitWorkerPeerLost, "no " + key);
+      if (stop.stop_requested() || patience.is_over()) throw WorkerError(kExitWorkerPeerLost, "no " + key);
       std::this_thread::sleep_for(milliseconds(1));
     }
     std::ostringstream text;
@@ -133,12 +133,20 @@ inline pid_t fork_child(const std::function<int()>& child_main) {
   _exit(code);
 }
 
-// The status of waitpid; nothing, after killing it, if the child lives longer than `patience`.
-inline std::optional<int> wait_for_exit(pid_t pid, milliseconds patience) {
+// Whether the process ends within `limit`.
+inline bool ends_within(pid_t pid, milliseconds limit) {
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   pollfd event{fd, POLLIN, 0};
-  const bool ended = poll(&event, 1, static_cast<int>(patience.count())) == 1;
+  const test::Patience patience(limit);
+  while (poll(&event, 1, 50) == 0 && !patience.is_over()) {
+  }
   close(fd);
+  return event.revents != 0;
+}
+
+// The status of waitpid; nothing, after killing it, if the child lives longer than `patience`.
+inline std::optional<int> wait_for_exit(pid_t pid, milliseconds patience) {
+  const bool ended = ends_within(pid, patience);
   if (!ended) kill(pid, SIGKILL);
   int status = 0;
   waitpid(pid, &status, 0);

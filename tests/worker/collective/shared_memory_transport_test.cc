@@ -10,11 +10,14 @@
 #include <atomic>
 #include <csignal>
 #include <filesystem>
+#include <latch>
 #include <string>
 #include <vector>
 
+#include "tests/support/clock.h"
 #include "tests/support/folder.h"
 #include "tests/support/skip.h"
+#include "tests/worker/collective/own_operations.h"
 #include "tests/worker/collective/ranks.h"
 #include "worker/base/pulse.h"
 #include "worker/collective/gradient_exchange.h"
@@ -24,7 +27,7 @@ namespace dtrun::worker::shared_memory_transport_test {
 namespace {
 
 using dtrun::test::Folder;
-using Clock = std::chrono::steady_clock;
+using dtrun::test::Stopwatch;
 
 constexpr std::size_t kSize = kDirectBytes / sizeof(float) + 500;  // by slices from three ranks on
 const std::vector<VectorRange> kBuckets{{400, kSize}, {0, 400}};
@@ -107,16 +110,30 @@ class Counting final : public ProcessGroup {
   ProcessGroup& inner_;
 };
 
+constexpr milliseconds kLong{30000};
+
+// What one rank tells the others, and waits for: not through the process group.
+class Told {
+ public:
+  explicit Told(KeyValueStore& store) : store_(store) {}
+  void tell(const std::string& what) { store_.set("told/" + what, "", {}); }
+  void await(const std::string& what) { store_.get("told/" + what, kLong, {}); }
+
+ private:
+  KeyValueStore& store_;
+};
+
 // Processes that run `rank_main`, which returns an exit code; how they ended.
-std::vector<std::optional<int>> run_as_processes(
-    int world, const std::function<int(ProcessGroup&, milliseconds patience)>& rank_main) {
+std::vector<std::optional<int>> run_as_processes(int world,
+                                                 const std::function<int(ProcessGroup&, Told&)>& rank_main) {
   const Folder directory;
   std::vector<pid_t> pids;
   for (int rank = 0; rank < world; ++rank) {
     pids.push_back(fork_child([&, rank] {
       DirectoryStore store(directory.path());
-      const auto group = connect(rank, world, store, milliseconds(30000));
-      return rank_main(*group, milliseconds(30000));
+      const auto group = connect(rank, world, store, kLong);
+      Told told(store);
+      return rank_main(*group, told);
     }));
   }
   std::vector<std::optional<int>> ends;
@@ -140,7 +157,7 @@ bool exited_with(const std::optional<int>& status, int code) {
 TEST_CASE("processes share memory, and every step's sum is right") {
   for (const int world : {2, 3, 4}) {
     CAPTURE(world);
-    const auto ends = run_as_processes(world, [&](ProcessGroup& group, milliseconds) {
+    const auto ends = run_as_processes(world, [&](ProcessGroup& group, Told&) {
       Rank rank(group);
       for (int peer = 0; peer < world; ++peer)
         if (rank.transport.shares_with(peer) != (peer != group.rank())) return 1;
@@ -178,7 +195,7 @@ TEST_SUITE_BEGIN("root");
 
 TEST_CASE("ranks that cannot share memory with all send the others messages: the same sums") {
   if (!has_network_namespaces()) return test::skip("needs root, for a network namespace");
-  const auto ends = run_as_processes(4, [&](ProcessGroup& group, milliseconds) {
+  const auto ends = run_as_processes(4, [&](ProcessGroup& group, Told&) {
     // Its connections stay; for its peers it is on another host.
     if (group.rank() == 2 && unshare(CLONE_NEWNET) != 0) return 3;
     Rank rank(group);
@@ -193,14 +210,20 @@ TEST_CASE("ranks that cannot share memory with all send the others messages: the
   for (const auto& end : ends) CHECK(exited_with(end, 0));
 }
 
+// The ranks' processes. All ranks ask.
+std::vector<pid_t> processes_of(ProcessGroup& group) {
+  std::vector<pid_t> pids(static_cast<std::size_t>(group.size()));
+  pids[static_cast<std::size_t>(group.rank())] = getpid();
+  group.all_gather(bytes_of(pids));
+  return pids;
+}
+
 // From now on this rank and the others with the same number are, for all that they see, on a host of their
 // own. Its connections stay.
 bool move_to_host(ProcessGroup& group, int number, int ranks_of_host) {
-  std::vector<pid_t> pids(static_cast<std::size_t>(group.size()));
   const int first = number * ranks_of_host;
   if (group.rank() == first && unshare(CLONE_NEWNET) != 0) return false;
-  pids[static_cast<std::size_t>(group.rank())] = getpid();
-  group.all_gather(bytes_of(pids));
+  const std::vector<pid_t> pids = processes_of(group);
   bool moved = true;
   if (group.rank() != first) {
     const std::string network = "/proc/" + std::to_string(pids[static_cast<std::size_t>(first)]) + "/ns/net";
@@ -221,7 +244,7 @@ TEST_CASE(
     CAPTURE(hosts);
     for (const int leaves : {world, world - 2}) {
       CAPTURE(leaves);
-      const auto ends = run_as_processes(world, [&](ProcessGroup& group, milliseconds) {
+      const auto ends = run_as_processes(world, [&](ProcessGroup& group, Told&) {
         if (!move_to_host(group, group.rank() / ranks_of_host, ranks_of_host)) return 3;
         Counting counting(group);
         Rank rank(counting, leaves);
@@ -252,7 +275,7 @@ TEST_CASE(
 
 TEST_CASE("two ranks of which only one may read the other's memory send each other messages") {
   if (!reads_others()) return test::skip("needs root, to be somebody else");
-  const auto ends = run_as_processes(2, [&](ProcessGroup& group, milliseconds) {
+  const auto ends = run_as_processes(2, [&](ProcessGroup& group, Told&) {
     if (group.rank() == 1 && !become_nobody()) return 3;
     Rank rank(group);
     if (rank.transport.any()) return 1;
@@ -266,17 +289,17 @@ TEST_CASE("two ranks of which only one may read the other's memory send each oth
 TEST_SUITE_END();
 
 TEST_CASE("a rank that is killed before it announced its part is lost at once") {
-  const auto ends = run_as_processes(2, [&](ProcessGroup& group, milliseconds) {
+  const auto ends = run_as_processes(2, [&](ProcessGroup& group, Told&) {
     Rank rank(group);
     for (int step = 0; step < 10; ++step) rank.step(step);
     rank.begin();
     if (group.rank() == 1) raise(SIGKILL);
     rank.send(10);
-    const auto begin = Clock::now();
+    const Stopwatch since;
     try {
       rank.finish();
     } catch (const WorkerError& error) {
-      return error.exit_code() == kExitWorkerPeerLost && Clock::now() - begin < milliseconds(1000) ? 0 : 1;
+      return error.exit_code() == kExitWorkerPeerLost && since.fair() < milliseconds(1000) ? 0 : 1;
     }
     return 2;
   });
@@ -285,13 +308,14 @@ TEST_CASE("a rank that is killed before it announced its part is lost at once") 
 }
 
 TEST_CASE("a rank that is killed after it announced its part is lost in the next step only") {
-  const auto ends = run_as_processes(2, [&](ProcessGroup& group, milliseconds) {
+  const auto ends = run_as_processes(2, [&](ProcessGroup& group, Told&) {
+    const std::vector<pid_t> pids = processes_of(group);
     Rank rank(group);
     for (int step = 0; step < 10; ++step) rank.step(step);
     rank.begin();
     rank.send(10);
     if (group.rank() == 1) raise(SIGKILL);
-    std::this_thread::sleep_for(milliseconds(300));
+    if (!ends_within(pids[1], kLong)) return 4;
     rank.finish();
     if (!rank.sum_is_right(10)) return 1;
     try {
@@ -305,7 +329,7 @@ TEST_CASE("a rank that is killed after it announced its part is lost in the next
 }
 
 TEST_CASE("what a rank announced stays for its peers when it gives its part in the generation up") {
-  const auto ends = run_as_processes(2, [&](ProcessGroup& group, milliseconds) {
+  const auto ends = run_as_processes(2, [&](ProcessGroup& group, Told& told) {
     auto rank = std::make_unique<Rank>(group);
     rank->step(0);
     rank->begin();
@@ -315,11 +339,13 @@ TEST_CASE("what a rank announced stays for its peers when it gives its part in t
       rank.reset();
       Buffer other(kSize);  // may lie where its memory was
       for (std::size_t i = 0; i < kSize; ++i) other.data()[i] = -1;
-      std::this_thread::sleep_for(milliseconds(500));
+      told.tell("given up");
+      told.await("read");
       return 0;
     }
-    std::this_thread::sleep_for(milliseconds(200));
+    told.await("given up");
     rank->finish();
+    told.tell("read");
     return rank->sum_is_right(1) ? 0 : 1;
   });
   CHECK(exited_with(ends[0], 0));
@@ -327,34 +353,37 @@ TEST_CASE("what a rank announced stays for its peers when it gives its part in t
 }
 
 TEST_CASE("a rank that gives its part up is lost at once to those who still wait for it") {
-  const auto ends = run_as_processes(2, [&](ProcessGroup& group, milliseconds) {
+  const auto ends = run_as_processes(2, [&](ProcessGroup& group, Told& told) {
     auto rank = std::make_unique<Rank>(group);
     rank->step(0);
     rank->begin();
     if (group.rank() == 1) {
       rank.reset();
-      std::this_thread::sleep_for(milliseconds(2000));
+      told.await("lost");
       return 0;
     }
     rank->send(1);
-    const auto begin = Clock::now();
+    const Stopwatch since;
     try {
       rank->finish();
     } catch (const WorkerError& error) {
+      const bool soon = since.fair() < milliseconds(1000);
+      told.tell("lost");
       // Nothing is under way any more that its caller might free.
       if (!broken(group)) return 3;
-      return error.exit_code() == kExitWorkerPeerLost && Clock::now() - begin < milliseconds(1000) ? 0 : 1;
+      return error.exit_code() == kExitWorkerPeerLost && soon ? 0 : 1;
     }
     return 2;
   });
   CHECK(exited_with(ends[0], 0));
+  CHECK(exited_with(ends[1], 0));
 }
 
 TEST_CASE("ranks that have no leaves and come late to a step hold nobody up and read it right") {
   // By slices, of which the late one has one too; and directly: then the other one is a step ahead.
   for (const int world : {3, 2}) {
     CAPTURE(world);
-    const auto ends = run_as_processes(world, [&](ProcessGroup& group, milliseconds) {
+    const auto ends = run_as_processes(world, [&](ProcessGroup& group, Told&) {
       Rank rank(group, world - 1);
       for (int step = 0; step < 40; ++step) {
         const bool computes = rank.has_leaf(group.rank());
@@ -376,15 +405,14 @@ TEST_CASE("a rank that is stopped is lost when patience ends, and not before") {
   for (int each = 0; each < 2; ++each) {
     pids.push_back(fork_child([&, each] {
       DirectoryStore store(directory.path());
-      const auto group = connect(each, 2, store, milliseconds(30000));
+      const auto group = connect(each, 2, store, kLong);
       Rank rank(*group, 0, milliseconds(500));
-      rank.step(0);
       if (each == 1) raise(SIGSTOP);
-      const auto begin = Clock::now();
+      const Stopwatch since;
       try {
         rank.step(1);
       } catch (const WorkerError&) {
-        return Clock::now() - begin > milliseconds(450) ? 0 : 1;
+        return since.wall() > milliseconds(450) ? 0 : 1;
       }
       return 2;
     }));
@@ -394,26 +422,34 @@ TEST_CASE("a rank that is stopped is lost when patience ends, and not before") {
   wait_for_exit(pids[1], milliseconds(5000));
 }
 
-// Looks every few milliseconds whether this process gave a sign of life since the last look.
+// Looks at this process's signs of life again and again while it waits for a peer, until one wait was looked
+// at ten times: "alive/RANK" is told then.
 class SignsOfLife {
  public:
-  SignsOfLife() {
-    watching_ = std::jthread([this](const std::stop_token& stop) {
-      for (std::uint64_t last = Pulse::read(); !stop.stop_requested(); ++looks_) {
-        std::this_thread::sleep_for(milliseconds(5));
-        const std::uint64_t now = Pulse::read();
-        streak_ = now == last ? 0 : streak_ + 1;
-        longest_ = std::max(longest_.load(), streak_.load());
-        last = now;
-      }
-    });
-  }
-  void restart() { looks_ = streak_ = longest_ = 0; }
-  // For most of the time without a pause: the wait's begin and its end may be silent.
-  bool steady() const { return looks_ > 10 && 2 * longest_ > looks_; }
+  SignsOfLife(KeyValueStore& store, int rank)
+      : watching_([this, &store, rank](const std::stop_token& stop) {
+          for (std::int64_t last = 0, looks = 0; !stop.stop_requested();) {
+            const std::int64_t before = wait();
+            const bool beats = Pulse::read() != Pulse::read();
+            const std::int64_t wait_of_look = wait() == before ? before : 0;
+            if (wait_of_look != 0 && !beats) silent_ = true;
+            looks = wait_of_look != 0 && wait_of_look == last ? looks + 1 : 0;
+            last = wait_of_look;
+            if (looks == 10) store.set("alive/" + std::to_string(rank), "", {});
+            std::this_thread::sleep_for(milliseconds(1));
+          }
+        }) {}
+  bool none_was_missing() const { return !silent_; }
 
  private:
-  std::atomic<int> looks_ = 0, streak_ = 0, longest_ = 0;
+  // The time when it began; 0: there is none.
+  std::int64_t wait() const {
+    const auto longest = operations_.longest_wait();
+    return longest ? longest->began : 0;
+  }
+
+  const OwnOperations operations_;
+  std::atomic<bool> silent_ = false;
   std::jthread watching_;
 };
 
@@ -425,44 +461,46 @@ TEST_CASE(
       CAPTURE(world);
       CAPTURE(at);
       const Folder directory;
+      DirectoryStore store(directory.path());
       std::vector<pid_t> pids;
       for (int each = 0; each < world; ++each) {
         pids.push_back(fork_child([&, each] {
-          DirectoryStore store(directory.path());
-          const auto group = connect(each, world, store, milliseconds(30000));
-          Rank rank(*group, 0, milliseconds(1000));
+          const auto group = connect(each, world, store, kLong);
+          Rank rank(*group);
           rank.step(0);
           rank.begin();
           if (each == 1 && at == kBeforeItsPart) raise(SIGSTOP);
           rank.send(1);
           if (each == 1 && at == kAfterItsPart) raise(SIGSTOP);
-          SignsOfLife signs;
+          const SignsOfLife signs(store, each);
           try {
             rank.finish();
             if (each == 1) raise(SIGSTOP);
-            signs.restart();
             for (int step = 2;; ++step) rank.step(step);
           } catch (const WorkerError&) {
           }
-          return signs.steady() ? 0 : 1;
+          return signs.none_was_missing() ? 0 : 1;
         }));
       }
       for (int each = 0; each < world; ++each)
-        if (each != 1)
-          CHECK(exited_with(wait_for_exit(pids[static_cast<std::size_t>(each)], milliseconds(20000)), 0));
+        if (each != 1) store.get("alive/" + std::to_string(each), kLong, {});
       kill(pids[1], SIGKILL);
       wait_for_exit(pids[1], milliseconds(5000));
+      for (int each = 0; each < world; ++each)
+        if (each != 1)
+          CHECK(exited_with(wait_for_exit(pids[static_cast<std::size_t>(each)], milliseconds(20000)), 0));
     }
   }
 }
 
 TEST_CASE("a rank that was given up finishes a step of which all is there") {
-  const auto ends = run_as_processes(2, [&](ProcessGroup& group, milliseconds) {
+  const auto ends = run_as_processes(2, [&](ProcessGroup& group, Told& told) {
     Rank rank(group);
     rank.step(0);
     rank.begin();
     rank.send(1);
-    std::this_thread::sleep_for(milliseconds(300));
+    told.tell(std::to_string(group.rank()));
+    told.await(std::to_string(1 - group.rank()));
     group.abort();
     rank.finish();
     if (!rank.sum_is_right(1)) return 1;
@@ -477,32 +515,32 @@ TEST_CASE("a rank that was given up finishes a step of which all is there") {
 }
 
 TEST_CASE("abort ends a wait for a neighbour within milliseconds") {
+  std::latch finished(2), over(1);
   run_as_threads(2, [&](ProcessGroup& group) {
     Rank rank(group);
     rank.step(0);
     rank.begin();
     rank.send(1);
-    if (group.rank() == 1) {
-      rank.finish();
-      // Rank 0 takes no part in the step after: this one waits at its beginning, or in it.
-      std::thread aborting([&] {
-        std::this_thread::sleep_for(milliseconds(100));
-        group.abort();
-      });
-      const auto begin = Clock::now();
-      CHECK_THROWS_AS(
-          {
-            rank.begin();
-            rank.send(2);
-            rank.finish();
-          },
-          WorkerError);
-      CHECK(Clock::now() - begin < milliseconds(300));
-      aborting.join();
-    } else {
-      rank.finish();
-      std::this_thread::sleep_for(milliseconds(400));
-    }
+    rank.finish();
+    finished.arrive_and_wait();
+    // Rank 0 takes no part in the step after: the other one waits at its beginning, or in it.
+    if (group.rank() == 0) return over.wait();
+    std::optional<Stopwatch> since;
+    std::thread aborting([&] {
+      while (Pulse::read() == Pulse::read()) std::this_thread::yield();
+      since.emplace();
+      group.abort();
+    });
+    CHECK_THROWS_AS(
+        {
+          rank.begin();
+          rank.send(2);
+          rank.finish();
+        },
+        WorkerError);
+    aborting.join();
+    CHECK(since->fair() < milliseconds(200));
+    over.count_down();
   });
 }
 

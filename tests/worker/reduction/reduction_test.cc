@@ -177,14 +177,22 @@ TEST_CASE("a buffer whose buckets were added on several streams is used again af
   write(1, ten, *b);
   accumulator.complete(0, 1, *a);
   accumulator.complete(1, 0, *b);
-  std::latch go(1);
-  device.enqueue(*a, [&] { go.wait(); });
+  std::latch reached(1), go(1);
+  device.enqueue(*a, [&] {
+    reached.count_down();
+    go.wait();
+  });
   accumulator.complete(0, 0, *a);  // adds leaf 1's half on stream a, once that may go on
   accumulator.complete(1, 1, *b);  // adds its other half on stream b, and gives its buffer back
   write(2, hundred, *c);
   std::atomic<bool> written = false;
   device.enqueue(*c, [&] { written = true; });
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  // The second stream gives the buffer back once the first one goes on, and the third one waits for that.
+  reached.wait();
+  const auto waits = [](const std::unique_ptr<Stream>& stream) {
+    return dynamic_cast<const AsyncStream&>(*stream).waits_for_another();
+  };
+  while (!written && !(waits(b) && waits(c))) std::this_thread::yield();
   const bool too_early = written;
   go.count_down();
   for (const int bucket : {0, 1}) accumulator.complete(2, bucket, *c);

@@ -50,11 +50,29 @@ class AsyncStream final : public Stream {
   }
   void after(const Event& event) override {
     if (event.stream == nullptr || event.stream == this) return;
-    enqueue([event] { dynamic_cast<const AsyncStream&>(*event.stream).wait_for(event.ticket); });
+    enqueue([this, event] {
+      {
+        std::lock_guard lock(mutex_);
+        waits_for_ = event;
+      }
+      of(event).wait_for(event.ticket);
+    });
   }
   void wait() override { wait_for(record().ticket); }
+  // Whether it can go on only once another one has done more. Any thread.
+  bool waits_for_another() const {
+    std::unique_lock lock(mutex_);
+    const Event event = waits_for_;
+    lock.unlock();
+    return event.stream != nullptr && !of(event).has_done(event.ticket);
+  }
 
  private:
+  static const AsyncStream& of(const Event& event) { return dynamic_cast<const AsyncStream&>(*event.stream); }
+  bool has_done(std::uint64_t ticket) const {
+    std::lock_guard lock(mutex_);
+    return done_ >= ticket;
+  }
   void wait_for(std::uint64_t ticket) const {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done_ >= ticket; });
@@ -82,6 +100,7 @@ class AsyncStream final : public Stream {
   std::deque<std::function<void()>> queue_;
   std::uint64_t enqueued_ = 0, done_ = 0;
   bool closing_ = false;
+  Event waits_for_;
   std::thread thread_;  // last: it uses all of the above
 };
 
