@@ -21,6 +21,7 @@ import cases
 from bench_common import BenchError
 from bench_gpu_checks import Bench
 from bench_gpu_jobs import TINY
+from bench_gpu_pack import CUDNN_TESTS, GPU_TESTS
 from cases import long
 from clock import eventually, soon
 
@@ -121,12 +122,12 @@ class GpuTest(unittest.TestCase):
 
     def test_tests_that_fail_are_run_by_topic(self):
         self.program("bin/dtrun", A_GPU)
-        self.program("tests/gpu_device_tests", """case $1 in
+        self.program(GPU_TESTS, """case $1 in
             --list*) echo '<TestCase name="a" filename="tests/lane_test.cc"/><TestCase name="b" filename="tests/norm_test.cc"/>' ;;
             *norm*) echo 'test cases:  2 |  2 passed | 0 failed' ;;
             *) echo 'lane_test.cc:9: ERROR'; exit 1 ;;
             esac""")
-        self.program("tests/worker_device_cuda_cudnn_on_gpu_test", "echo no cuDNN; exit 77")
+        self.program(CUDNN_TESTS, "echo no cuDNN; exit 77")
         found, said = self.bench("--part", "tests", code=1)
         self.assertEqual(found, {"kernels, vectors, networks": ("failed", "gpu_device_tests: exit code 1"),
                                  "lane": ("failed", "gpu_device_tests: exit code 1"), "norm": ("ok", "2 cases"),

@@ -45,7 +45,7 @@ class ScriptTest(unittest.TestCase):
 
     @long
     def test_six_killed_workers_cost_time_and_nothing_else(self):
-        code, events, errors = self.run_script("--faults", "6", "--seed", "1", "--every", "0.6", "--save_steps", "20")
+        code, events, errors = self.run_script("--faults", "6", "--seed", "1", "--every", "0.6", "--save_steps", "20", "--steps", "2500")
         self.assertEqual(code, 0, errors)
         quiet, *faults, end = events
         self.assertEqual([event["event"] for event in events], ["quiet"] + 6 * ["fault"] + ["end"])
