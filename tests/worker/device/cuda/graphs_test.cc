@@ -69,7 +69,7 @@ TEST_CASE("parameters elsewhere are used, not those of the graph") {
   gpu.lane().stream().wait();
   gpu.lane().parameters_changed(elsewhere.data());
   fresh.load(other.parameters);
-  const Outcome wanted = fresh.train(other.microbatch(2));
+  const LaneResult wanted = fresh.train(other.microbatch(2));
   for (int i = 0; i < 3; ++i) CHECK(same_bits(gpu.train(other.microbatch(2)), wanted));
 }
 
@@ -115,7 +115,7 @@ TEST_CASE("where programmatic launches cannot be recorded a graph of plain ones 
   const Problem problem(program, 2);
   OnGpu gpu(program, 2);
   gpu.load(problem.parameters);
-  const Outcome wanted = gpu.train(problem.microbatch(2));
+  const LaneResult wanted = gpu.train(problem.microbatch(2));
   cuda_on_cpu::plan_faults({.capture = cudaErrorStreamCaptureUnsupported, .captures = 1});
   cuda_on_cpu::reset_counters();
   for (int i = 0; i < 3; ++i) CHECK(same_bits(gpu.train(problem.microbatch(2)), wanted));
@@ -134,7 +134,7 @@ TEST_CASE("what cannot be recorded is launched kernel by kernel, with the same b
   const Problem problem(program, 2);
   OnGpu gpu(program, 2);
   gpu.load(problem.parameters);
-  const Outcome wanted = gpu.train(problem.microbatch(2));
+  const LaneResult wanted = gpu.train(problem.microbatch(2));
   cuda_on_cpu::plan_faults({.capture = cudaErrorStreamCaptureUnsupported});
   cuda_on_cpu::reset_counters();
   for (int i = 0; i < 3; ++i) CHECK(same_bits(gpu.train(problem.microbatch(2)), wanted));
@@ -169,7 +169,7 @@ TEST_CASE("GPT-2 has no matmul of a size that tensor cores are slow at, however 
   const Program program = small_gpt2();
   REQUIRE(program.parameters[0].shape == std::vector<std::int64_t>{13, 8});
   const Problem problem(program, 8);
-  const Outcome wanted = [&] {
+  const LaneResult wanted = [&] {
     OnGpu gpu(program, 8);
     gpu.load(problem.parameters);
     return gpu.train(problem.microbatch(8));
@@ -229,7 +229,7 @@ TEST_CASE("a microbatch that was prepared is on the GPU before it is trained, an
     return microbatch;
   };
   const Microbatch first = with_key(problem.microbatch(2), 5), second = with_key(other.microbatch(1), 6);
-  const Outcome of_first = gpu.train(first), of_second = gpu.train(second);
+  const LaneResult of_first = gpu.train(first), of_second = gpu.train(second);
   // Only the key is looked at, and each is taken once.
   for (int i = 0; i < 3; ++i) {
     gpu.lane().prepare(second);

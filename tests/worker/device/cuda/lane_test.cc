@@ -52,7 +52,7 @@ TEST_CASE("loss, hits and gradient are the reference's, also of a microbatch tha
       const Problem problem(program, kCapacity);
       gpu.load(problem.parameters);
       const auto right = expected(program, problem, samples);
-      const Outcome outcome = gpu.train(problem.microbatch(samples));
+      const LaneResult outcome = gpu.train(problem.microbatch(samples));
       CHECK(outcome.stats.loss == doctest::Approx(right.loss).epsilon(1e-5));
       CHECK(outcome.stats.correct == right.correct);
       CHECK(distance(outcome.gradient, right.gradient) < 1e-5);
@@ -76,7 +76,7 @@ TEST_CASE("so they are where a token comes more often than a block sums, and les
     for (std::size_t i = 0; i < problem.tokens.size(); ++i)
       if (i % 5 >= rare) problem.tokens[i] = 4;
     gpu.load(problem.parameters);
-    const Outcome outcome = gpu.train(problem.microbatch(kCapacity));
+    const LaneResult outcome = gpu.train(problem.microbatch(kCapacity));
     CHECK(distance(outcome.gradient, expected(program, problem, kCapacity).gradient) < 1e-5);
   }
 }
@@ -90,7 +90,7 @@ TEST_CASE("in bf16 they are near it, and further away than rounding once would b
     const Problem problem(program, 3);
     gpu.load(problem.parameters);
     const auto right = expected(named.program, problem, 3);
-    const Outcome outcome = gpu.train(problem.microbatch(3));
+    const LaneResult outcome = gpu.train(problem.microbatch(3));
     CHECK(outcome.stats.loss == doctest::Approx(right.loss).epsilon(2e-2));
     const double away = distance(outcome.gradient, right.gradient);
     // If rounding changes the largest element of a window, its gradient goes elsewhere.
@@ -110,11 +110,11 @@ TEST_CASE("the same bits in every order of threads, blocks and streams, and in e
     const auto outcome = [&] {
       OnGpu gpu(program, 2);
       gpu.load(problem.parameters);
-      const Outcome first = gpu.train(problem.microbatch(2));
+      const LaneResult first = gpu.train(problem.microbatch(2));
       CHECK(same_bits(first, gpu.train(problem.microbatch(2))));
       return first;
     };
-    const Outcome wanted = outcome();
+    const LaneResult wanted = outcome();
     for (unsigned seed = 1; seed <= 3; ++seed) {
       const cuda::testing::OtherOrderOfStreams order(seed);
       CHECK(same_bits(wanted, outcome()));
@@ -160,9 +160,9 @@ TEST_CASE("a lane is blind to what it computed before, and to how far the host i
     std::vector<float> host(size);
     gpu.arithmetic().copy(gpu.lane().stream(), host.data(), outs[i].data(), size);
     gpu.lane().stream().wait();
-    const Outcome there{.stats = {.loss = host[0], .correct = host[1]},
-                        .gradient = {host.begin() + kStatisticsFloats, host.end()},
-                        .buckets = {}};
+    const LaneResult there{.stats = {.loss = host[0], .correct = host[1]},
+                           .gradient = {host.begin() + kStatisticsFloats, host.end()},
+                           .buckets = {}};
     CHECK(same_bits(there, fresh.train(problems[i].microbatch(3))));
   }
 }
@@ -198,7 +198,7 @@ TEST_CASE("matmuls beside the rest of backward, on however many streams, are tho
     CAPTURE(named.name);
     named.program.bf16 = true;
     const Problem problem(named.program, 2);
-    std::vector<Outcome> outcomes;
+    std::vector<LaneResult> outcomes;
     for (const int streams : {0, 1, 2, 4}) {
       CAPTURE(streams);
       OnGpu gpu(named.program, 2, {.side_streams = streams});
@@ -281,7 +281,7 @@ TEST_CASE("a teacher's part of the loss is the CPU's, in every run, and evaluati
     gpu.load(problem.parameters), untaught.load(problem.parameters);
     for (const int samples : {4, 3}) {
       cpu->train(problem.microbatch(samples), wanted.data(), [](int) {});
-      const Outcome first = gpu.train(problem.microbatch(samples));
+      const LaneResult first = gpu.train(problem.microbatch(samples));
       CHECK(first.stats.loss == doctest::Approx(wanted[0]).epsilon(1e-5));
       CHECK(first.stats.correct == wanted[1]);
       CHECK(distance(first.gradient, {wanted.begin() + kStatisticsFloats, wanted.end()}) < 2e-5);

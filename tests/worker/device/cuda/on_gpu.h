@@ -13,7 +13,7 @@
 
 namespace dtrun::worker {
 
-struct Outcome {
+struct LaneResult {
   MicrobatchStats stats;
   std::vector<float> gradient;
   std::vector<int> buckets;  // as they were told of
@@ -37,12 +37,12 @@ class OnGpu {
   }
 
   // Into the same memory each time: from the third time on a graph is launched.
-  Outcome train(const Microbatch& microbatch) {
+  LaneResult train(const Microbatch& microbatch) {
     // Each number must be written.
     std::vector<float> host(out_.size(), std::numeric_limits<float>::quiet_NaN());
     arithmetic().copy(lane_->stream(), out_.data(), host.data(), host.size());
     lane_->stream().wait();  // train() may throw
-    Outcome outcome;
+    LaneResult outcome;
     lane_->train(microbatch, out_.data(), [&](int bucket) {
       outcome.buckets.push_back(bucket);
       const VectorRange& range = program_.buckets[static_cast<std::size_t>(bucket)];
@@ -76,7 +76,7 @@ class OnGpu {
   const std::unique_ptr<Lane> lane_;
 };
 
-inline bool same_bits(const Outcome& a, const Outcome& b) {
+inline bool same_bits(const LaneResult& a, const LaneResult& b) {
   return std::memcmp(&a.stats, &b.stats, sizeof a.stats) == 0 && a.gradient.size() == b.gradient.size() &&
          std::memcmp(a.gradient.data(), b.gradient.data(), a.gradient.size() * sizeof(float)) == 0;
 }

@@ -67,7 +67,7 @@ TEST_CASE("each step of a microbatch is timed once, on its stream, and the bits 
       OnGpu gpu(named.program, kCapacity);
       const Problem problem(named.program, kCapacity);
       gpu.load(problem.parameters);
-      const Outcome wanted = gpu.train(problem.microbatch(kCapacity));
+      const LaneResult wanted = gpu.train(problem.microbatch(kCapacity));
       gpu.timer().start();
       CHECK(same_bits(gpu.train(problem.microbatch(kCapacity)), wanted));
       gpu.timer().read();
