@@ -204,6 +204,7 @@ control::FromAgent job_message(const BuiltinTrainer& trainer, const std::vector<
   job->set_lanes(trainer.lanes);
   if (memory.in_memory_checkpoint) job->set_in_memory_checkpoint_fd(kInMemoryCheckpointFd);
   if (memory.operations) job->set_operations_fd(kOperationsFd);
+  if (memory.data) job->set_data_fd(kDataFd);
   job->set_only_agent_stops(trainer.only_agent_stops);
   job->set_device(trainer.cuda ? "cuda" : "cpu");
   if (trainer.cuda) job->set_gpu(gpus[static_cast<std::size_t>(local_rank)].index);

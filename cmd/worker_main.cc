@@ -124,7 +124,7 @@ int train_for(ControlClient& agent, const CudaLaunches& launches) {
 
   if (job.operations_fd() > 0) OperationLog::open(job.operations_fd());
   agent.report(Progress());
-  const Datasets data = load_datasets(config);
+  const Datasets data = load_datasets(config, job.data_fd() > 0 ? job.data_fd() : -1);
   const std::string& folder = config.output_dir;
   const std::filesystem::path plans =
       folder.empty() ? "" : std::filesystem::path(folder) / "cudnn_plans.json";

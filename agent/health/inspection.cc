@@ -223,7 +223,13 @@ void Inspection::run(const Task& task) {
   const std::uintmax_t begin = fs::file_size(file, error);
   const Descriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   const Descriptor out(open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  auto pid = spawn({argv, environment_, null.get(), out.get(), out.get(), -1, -1, -1, {}, {}});
+  auto pid = spawn({.argv = argv,
+                    .environment = environment_,
+                    .stdin_fd = null.get(),
+                    .stdout_fd = out.get(),
+                    .stderr_fd = out.get(),
+                    .cpus = {},
+                    .limit_tag = {}});
   Descriptor handle(pid.ok() ? open_pidfd(pid.value()) : -1);
   if (!handle.open()) {
     append(file, pid.ok() ? "cannot be waited for on this kernel\n" : pid.status().message() + "\n");

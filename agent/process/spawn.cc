@@ -69,7 +69,7 @@ bool install_descriptors(const SpawnPlan& plan) {
   if (plan.control_fd >= 0 && dup2(plan.control_fd, kControlFd) < 0) return false;
   const auto given = [](int fd, int number) { return fd < 0 || dup2(fd, number) == number; };
   return given(plan.in_memory_checkpoint_fd, kInMemoryCheckpointFd) &&
-         given(plan.operations_fd, kOperationsFd);
+         given(plan.operations_fd, kOperationsFd) && given(plan.data_fd, kDataFd);
 }
 
 bool bind_to(const CpuMask& cpus) {

@@ -1,5 +1,5 @@
 // Starts one process the way a worker needs it: own session and process group, death signal, clean signal
-// mask and dispositions, and no descriptor but the six that it may be given.
+// mask and dispositions, and no descriptor but the seven that it may be given.
 #pragma once
 
 #include <sys/types.h>
@@ -18,10 +18,13 @@ inline constexpr int kControlFd = 3;
 inline constexpr int kInMemoryCheckpointFd = 4;
 // The same of the memory for its last operations (proto/base/operation_ring.h).
 inline constexpr int kOperationsFd = 5;
+// The same of the memory for the data of all workers of the node (worker/data/node_memory.h).
+inline constexpr int kDataFd = 6;
 // The memory that a worker of the built-in trainer is given.
 struct WorkerMemory {
   bool in_memory_checkpoint = false;
   bool operations = false;
+  bool data = false;
 };
 // Above every number that the child's own descriptors take.
 inline constexpr int kFirstSpareFd = 16;
@@ -33,9 +36,11 @@ struct SpawnPlan {
   int stdout_fd = -1;
   int stderr_fd = -1;
   int control_fd = -1;  // becomes kControlFd; -1: none
-  // These two become kInMemoryCheckpointFd and kOperationsFd, and are at least kFirstSpareFd here; -1: none.
+  // These become kInMemoryCheckpointFd, kOperationsFd and kDataFd, and are at least kFirstSpareFd here; -1:
+  // none.
   int in_memory_checkpoint_fd = -1;
   int operations_fd = -1;
+  int data_fd = -1;
   std::vector<int> cpus;  // that it may use; empty: those of this process
   LimitTag limit_tag;     // that it and all it starts will carry
 };

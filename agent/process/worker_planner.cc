@@ -64,6 +64,9 @@ WorkerPlan WorkerPlanner::plan(Console& console, const Assignment& assignment, i
   plan_hang_files(&plan);
   if (trainer_ != nullptr && trainer_->in_memory_checkpoints) plan_in_memory_checkpoint(console, &plan);
   if (trainer_ != nullptr) plan_operations(&plan);
+  // One for all workers. Without it each has its data for itself.
+  if (trainer_ != nullptr)
+    if (const Result<int> file = data_.of(0); file.ok()) plan.data_fd = file.value();
   if (!scratch_error_.empty() && !std::exchange(scratch_told_, true)) console.notice(scratch_error_);
   return plan;
 }

@@ -47,6 +47,7 @@ class WorkerPlanner {
   HostMemory in_memory_checkpoints_{"dtrun-in-memory-checkpoint"};
   bool host_memory_told_ = false;  // the same for host memory
   HostMemory operations_{"dtrun-operations"};
+  HostMemory data_{"dtrun-data"};
 };
 
 }  // namespace dtrun::agent

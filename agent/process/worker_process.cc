@@ -80,8 +80,17 @@ void WorkerProcess::start() {
                          Descriptor(child_fds[3])};
   if (!made) return start_failed(errno_status(kExitSoftware, "cannot start a worker: no pipe to it", error));
 
-  auto pid = spawn({plan_.argv, plan_.environment, child_fds[0], child_fds[1], child_fds[2], child_fds[3],
-                    plan_.in_memory_checkpoint_fd, plan_.operations_fd, plan_.cpus, limit_tag(plan_.tag)});
+  auto pid = spawn({.argv = plan_.argv,
+                    .environment = plan_.environment,
+                    .stdin_fd = child_fds[0],
+                    .stdout_fd = child_fds[1],
+                    .stderr_fd = child_fds[2],
+                    .control_fd = child_fds[3],
+                    .in_memory_checkpoint_fd = plan_.in_memory_checkpoint_fd,
+                    .operations_fd = plan_.operations_fd,
+                    .data_fd = plan_.data_fd,
+                    .cpus = plan_.cpus,
+                    .limit_tag = limit_tag(plan_.tag)});
   if (!pid.ok()) return start_failed(pid.status());
   pid_ = last_pid_ = pid.value();
   output_.read();

@@ -38,6 +38,7 @@ struct WorkerPlan {
       -1;                  // its file in the host's memory (HostMemory), which outlives it; -1: none
   int operations_fd = -1;  // the same for its last operations, mapped here:
   std::shared_ptr<OperationMemory> operations = {};
+  int data_fd = -1;  // the file in the host's memory for the data of all workers of the node; -1: none
   StreamPlan out, err;
   std::vector<int> cpus;                 // that it may use; empty: all
   std::string tag;                       // worker_tag(): of this agent and process
@@ -71,7 +72,8 @@ class WorkerProcess {
   int local_rank() const { return plan_.local_rank; }
   WorkerMemory memory() const {
     return {.in_memory_checkpoint = plan_.in_memory_checkpoint_fd >= 0,
-            .operations = plan_.operations_fd >= 0};
+            .operations = plan_.operations_fd >= 0,
+            .data = plan_.data_fd >= 0};
   }
   // The memory of its operations, and the file that it is (WorkerPlan::operations_fd); null: none.
   std::shared_ptr<OperationMemory> trace_memory() const { return plan_.operations; }

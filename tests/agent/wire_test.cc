@@ -254,6 +254,8 @@ TEST_CASE("what a worker is told") {
       4);
   CHECK(on_gpu.operations_fd() == 0);
   CHECK(job_message(trainer, spec().gpus, 1, {.operations = true}).job().operations_fd() == 5);
+  CHECK(on_gpu.data_fd() == 0);
+  CHECK(job_message(trainer, spec().gpus, 1, {.data = true}).job().data_fd() == 6);
   trainer.cuda = false;
   CHECK(job_message(trainer, {}, 1).job().device() == "cpu");
   const auto start = start_message(running(), 5, 2).start();

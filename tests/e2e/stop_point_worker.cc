@@ -39,6 +39,7 @@ struct Name {
 constexpr std::array kNames{
     Name{StopPoint::kHello, "hello"},
     Name{StopPoint::kLoading, "loading"},
+    Name{StopPoint::kDataMade, "data_made"},
     Name{StopPoint::kReady, "ready"},
     Name{StopPoint::kMeeting, "meeting"},
     Name{StopPoint::kConnecting, "connecting"},

@@ -33,6 +33,12 @@ TEST_CASE("a worker killed before anybody has trained") {
       cases.push_back({.name = name_of(stop), .stops = {stop}, .starts = {}});
     }
   }
+  // Whichever comes first reads the four files of the node's data, and is killed with two in memory.
+  Case first{.name = "the one that reads the data", .workers = 3};
+  for (const int rank : {0, 1, 2})
+    first.stops.push_back(
+        {.point = "data_made", .rank = rank, .count = 2, .signal = SIGKILL, .once = "killed"});
+  cases.push_back(first);
   play(std::move(cases));
 }
 

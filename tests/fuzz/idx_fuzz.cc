@@ -2,6 +2,8 @@
 // header says.
 #include <cstdint>
 #include <cstdlib>
+#include <span>
+#include <vector>
 
 #include "worker/data/images/idx.h"
 
@@ -9,7 +11,11 @@ using namespace dtrun::worker;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   for (const IdxRank rank : {IdxRank(1), IdxRank(3), IdxRank(2, 4)}) {
-    const auto array = parse_idx({data, size}, rank);
+    std::vector<std::uint8_t> content;
+    const auto array = parse_idx({data, size}, rank, [&](std::size_t bytes) {
+      content.resize(bytes);
+      return std::span(content);
+    });
     const auto dims = parse_idx_dims({data, size}, rank);
     if (!array.ok()) {
       if (array.status().message().empty()) std::abort();

@@ -9,6 +9,7 @@ namespace dtrun::worker {
 enum class StopPoint : std::uint8_t {
   kHello,                  // the process runs, the agent has not heard of it
   kLoading,                // it knows the job
+  kDataMade,               // it has made a part of its node's data, which others cannot take yet
   kReady,                  // it is about to say that it waits for a place
   kMeeting,                // it has a place
   kConnecting,             // its address is known to its peers, theirs not yet to it

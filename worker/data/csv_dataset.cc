@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -8,6 +10,7 @@
 #include "worker/data/dataset_types.h"
 #include "worker/data/input_file.h"
 #include "worker/data/message.h"
+#include "worker/data/node_memory.h"
 #include "worker/data/windows.h"
 
 namespace dtrun::worker {
@@ -65,37 +68,59 @@ Result<ReadTable> read_table(const DataConfig& config, const fs::path& path, std
       .rows = static_cast<std::uint64_t>(static_cast<double>(file.value().size()) * rows_per_byte)};
 }
 
-SampleSpec spec_of(const CsvTable& table, int classes) {
-  return {.shape = {.channels = 1, .height = 1, .width = static_cast<int>(table.features)},
-          .classes = classes};
+SampleSpec spec_of(std::size_t features, int classes) {
+  return {.shape = {.channels = 1, .height = 1, .width = static_cast<int>(features)}, .classes = classes};
+}
+
+// [features | rows], then the values, then the labels.
+struct CsvHeader {
+  std::uint64_t features, rows;
+};
+
+void write_table(const CsvTable& table, const Room& room) {
+  const CsvHeader header{.features = table.features, .rows = table.labels.size()};
+  const auto all =
+      std::as_writable_bytes(room(sizeof header + sizeof(float) * header.rows * (header.features + 1)));
+  std::byte* to = all.data();
+  for (const auto& part : {std::as_bytes(std::span(&header, 1)), std::as_bytes(std::span(table.values)),
+                           std::as_bytes(std::span(table.labels))})
+    to = std::ranges::copy(part, to).out;
 }
 
 class Csv : public Dataset {
  public:
-  Csv(CsvTable table, int classes) : table_(std::move(table)), classes_(classes) {}
+  Csv(HeldBytes table, int classes)
+      : memory_(std::move(table.memory)),
+        table_(*reinterpret_cast<const CsvHeader*>(table.bytes.data())),
+        values_(reinterpret_cast<const float*>(&table.bytes[sizeof(CsvHeader)])),
+        labels_(reinterpret_cast<const std::int32_t*>(values_ + table_.rows * table_.features)),
+        classes_(classes) {}
 
-  std::int64_t size() const override { return static_cast<std::int64_t>(table_.labels.size()); }
-  SampleSpec spec() const override { return spec_of(table_, classes_); }
+  std::int64_t size() const override { return static_cast<std::int64_t>(table_.rows); }
+  SampleSpec spec() const override { return spec_of(table_.features, classes_); }
   std::string values() const override { return "number"; }
 
   void fill(std::span<const std::uint32_t> samples, const SampleRows& rows) const override {
     float* values = rows.values;
     std::int32_t* labels = rows.targets;
     for (const std::uint32_t sample : samples) {
-      values = std::copy_n(table_.values.data() + sample * table_.features, table_.features, values);
-      *labels++ = table_.labels[sample];
+      values = std::copy_n(values_ + sample * table_.features, table_.features, values);
+      *labels++ = labels_[sample];
     }
   }
 
  private:
-  CsvTable table_;
+  std::shared_ptr<const void> memory_;
+  CsvHeader table_;
+  const float* values_;
+  const std::int32_t* labels_;
   int classes_;
 };
 
 // `held`: rows in memory.
 DatasetFacts facts_of(const DataConfig& config, const CsvTable& table, std::uint64_t train,
                       std::uint64_t test, std::uint64_t held) {
-  return {.spec = spec_of(table, config.classes),
+  return {.spec = spec_of(table.features, config.classes),
           .train = static_cast<std::int64_t>(train),
           .test = static_cast<std::int64_t>(test),
           .bytes = held * (table.features + 1) * sizeof(float)};
@@ -122,13 +147,18 @@ Status keep_split(CsvTable& table, const DataConfig& config, Split split) {
 
 }  // namespace
 
-Result<std::unique_ptr<Dataset>> load_csv(const DataConfig& config, Split split) {
-  ASSIGN_OR_RETURN(auto read, read_table(config, path_of(config, split), SIZE_MAX));
-  CsvTable table = std::move(read.table);
-  if (is_one_file(config)) {
-    RETURN_IF_ERROR(keep_split(table, config, split));
-  }
-  return std::unique_ptr<Dataset>(std::make_unique<Csv>(std::move(table), config.classes));
+LoadedDataset load_csv(const DataConfig& config, Split split, NodeMemory& memory) {
+  const fs::path path = path_of(config, split);
+  const std::string what = split == Split::kTrain ? "csv to train on" : "csv to test with";
+  ASSIGN_OR_RETURN(auto held, memory.bytes_of(what, {path}, [&](const Room& room) -> Status {
+    ASSIGN_OR_RETURN(auto read, read_table(config, path, SIZE_MAX));
+    if (is_one_file(config)) {
+      RETURN_IF_ERROR(keep_split(read.table, config, split));
+    }
+    write_table(read.table, room);
+    return Status();
+  }));
+  return std::unique_ptr<Dataset>(std::make_unique<Csv>(std::move(held), config.classes));
 }
 
 Result<DatasetFacts> check_csv(const DataConfig& config) {
@@ -136,7 +166,7 @@ Result<DatasetFacts> check_csv(const DataConfig& config) {
   const std::uint64_t rows = train.rows;
   if (is_one_file(config)) {
     const std::uint64_t test_rows = test_share(rows, config.test_fraction);
-    // Each split reads the whole file, and keeps the memory that all rows took.
+    // Each split reads the whole file, and then copies its rows.
     return facts_of(config, train.table, rows - test_rows, test_rows, 2 * rows);
   }
   const fs::path test_path = path_of(config, Split::kTest);

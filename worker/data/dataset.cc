@@ -8,13 +8,14 @@
 #include "worker/base/error.h"
 #include "worker/data/dataset_types.h"
 #include "worker/data/images/augment.h"
+#include "worker/data/node_memory.h"
 
 namespace dtrun::worker {
 namespace {
 
 struct DatasetType {
   DataType type;
-  LoadedDataset (*load)(const DataConfig&, Split);
+  LoadedDataset (*load)(const DataConfig&, Split, NodeMemory&);
   Result<DatasetFacts> (*check)(const DataConfig&);
 };
 
@@ -41,9 +42,14 @@ std::string shape_text(const SampleShape& shape) {
          std::to_string(shape.width);
 }
 
-std::unique_ptr<Dataset> load_dataset(const DataConfig& config, Split split) {
-  std::unique_ptr<Dataset> data = value_or_throw(kind_of(config).load(config, split));
+std::unique_ptr<Dataset> load_dataset(const DataConfig& config, Split split, NodeMemory& memory) {
+  std::unique_ptr<Dataset> data = value_or_throw(kind_of(config).load(config, split, memory));
   return split == Split::kTrain ? augmented(config, std::move(data)) : std::move(data);
+}
+
+std::unique_ptr<Dataset> load_dataset(const DataConfig& config, Split split) {
+  NodeMemory own;
+  return load_dataset(config, split, own);
 }
 
 Result<DatasetFacts> check_dataset(const DataConfig& config) { return kind_of(config).check(config); }

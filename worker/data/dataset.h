@@ -11,6 +11,8 @@
 
 namespace dtrun::worker {
 
+class NodeMemory;
+
 enum class Split { kTrain, kTest };
 
 struct SampleShape {
@@ -61,13 +63,15 @@ class Dataset {
 std::string shape_text(const SampleShape& shape);
 
 // Throws WorkerError with EX_NOINPUT that names the file and its fault.
+std::unique_ptr<Dataset> load_dataset(const DataConfig& config, Split split, NodeMemory& memory);
+// In memory of this process's own.
 std::unique_ptr<Dataset> load_dataset(const DataConfig& config, Split split);
 
 // The facts about a data set that are known before it is loaded.
 struct DatasetFacts {
   SampleSpec spec;
   std::int64_t train = 0, test = 0;  // samples; estimates for a table
-  std::uint64_t bytes = 0;           // that both splits hold in memory; files read in place take none
+  std::uint64_t bytes = 0;  // that both splits hold in a node's memory; files read in place take none
 };
 
 // Cheap check before anything starts: the files exist, are readable, begin as they should and fit together.

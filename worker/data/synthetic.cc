@@ -66,7 +66,7 @@ class Synthetic : public Dataset {
 
 }  // namespace
 
-Result<std::unique_ptr<Dataset>> load_synthetic(const DataConfig& config, Split split) {
+LoadedDataset load_synthetic(const DataConfig& config, Split split, NodeMemory&) {
   const auto all = static_cast<std::uint64_t>(config.samples);
   const std::uint64_t test = test_share(all, config.test_fraction), train = all - test;
   return std::unique_ptr<Dataset>(split == Split::kTrain ? std::make_unique<Synthetic>(config, 0, train)

@@ -113,8 +113,8 @@ class Text : public Dataset {
 
 }  // namespace
 
-Result<std::unique_ptr<Dataset>> load_text(const DataConfig& config, Split split) {
-  if (config.tokenizer) return load_tokenized_text(config, split);
+LoadedDataset load_text(const DataConfig& config, Split split, NodeMemory& memory) {
+  if (config.tokenizer) return load_tokenized_text(config, split, memory);
   ASSIGN_OR_RETURN(auto text, open_text(config, split));
   return std::unique_ptr<Dataset>(std::make_unique<Text>(std::move(text), config.sequence_length));
 }

@@ -1,7 +1,9 @@
 #include "worker/data/tokenized_text.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "worker/base/error.h"
@@ -9,6 +11,7 @@
 #include "worker/data/data_tokenizer.h"
 #include "worker/data/input_file.h"
 #include "worker/data/message.h"
+#include "worker/data/node_memory.h"
 #include "worker/data/text_files.h"
 #include "worker/data/text_pieces.h"
 #include "worker/data/windows.h"
@@ -16,10 +19,16 @@
 namespace dtrun::worker {
 namespace {
 
+namespace fs = std::filesystem;
+
 class TokenizedText : public Dataset {
  public:
-  TokenizedText(std::vector<std::int32_t> tokens, int length, int classes)
-      : tokens_(std::move(tokens)), length_(length), classes_(classes) {}
+  TokenizedText(HeldBytes tokens, int length, int classes)
+      : memory_(std::move(tokens.memory)),
+        tokens_(reinterpret_cast<const std::int32_t*>(tokens.bytes.data()),
+                tokens.bytes.size() / sizeof(std::int32_t)),
+        length_(length),
+        classes_(classes) {}
 
   std::int64_t size() const override {
     return static_cast<std::int64_t>(windows_in(tokens_.size(), length_));
@@ -37,7 +46,8 @@ class TokenizedText : public Dataset {
   }
 
  private:
-  const std::vector<std::int32_t> tokens_;
+  const std::shared_ptr<const void> memory_;
+  const std::span<const std::int32_t> tokens_;
   const int length_, classes_;
 };
 
@@ -51,8 +61,8 @@ struct Stretch {
 };
 
 // The stretches of a split.
-Result<std::vector<Stretch>> stretches_of(const DataConfig& config, Split split, Encoder& encoder) {
-  ASSIGN_OR_RETURN(const auto paths, text_files(config.path, config.files));
+Result<std::vector<Stretch>> stretches_of(const DataConfig& config, const std::vector<fs::path>& paths,
+                                          Split split, Encoder& encoder) {
   std::vector<Stretch> all;
   std::uint64_t size = 0;
   for (const auto& path : paths) {
@@ -69,11 +79,11 @@ Result<std::vector<Stretch>> stretches_of(const DataConfig& config, Split split,
                          "; set data.path to a text, or a directory with texts");
   }
   if (size > kLargestTokenizedText) {
-    return bad_input(
-        config.path,
-        "has " + with_thousands(size) + " bytes, more than the " + with_thousands(kLargestTokenizedText) +
-            " that each worker makes tokens of at its start; make them once with `dtrun prepare`, "
-            "and set data.type to \"tokens\"");
+    return bad_input(config.path,
+                     "has " + with_thousands(size) + " bytes, more than the " +
+                         with_thousands(kLargestTokenizedText) +
+                         " that a job makes tokens of at its start; make them once with `dtrun prepare`, "
+                         "and set data.type to \"tokens\"");
   }
   std::uint64_t place = size - test_share(size, config.test_fraction);
   std::vector<Stretch> found;
@@ -109,25 +119,35 @@ Result<std::vector<std::int32_t>> tokens_of(const std::vector<Stretch>& stretche
 
 }  // namespace
 
-Result<std::unique_ptr<Dataset>> load_tokenized_text(const DataConfig& config, Split split) {
+Result<std::unique_ptr<Dataset>> load_tokenized_text(const DataConfig& config, Split split,
+                                                     NodeMemory& memory) {
   ASSIGN_OR_RETURN(const auto loaded, tokenizer_of(config));
   const Tokenizer& tokenizer = *loaded->tokenizer;
-  Encoder encoder(tokenizer);
-  ASSIGN_OR_RETURN(const auto stretches, stretches_of(config, split, encoder));
-  ASSIGN_OR_RETURN(auto tokens, tokens_of(stretches, tokenizer, encoder));
-  RETURN_IF_ERROR(check_samples(config, split, tokens.size(), "token",
-                                windows_in(tokens.size(), config.sequence_length)));
+  ASSIGN_OR_RETURN(const auto paths, text_files(config.path, config.files));
+  std::string what = split == Split::kTrain ? "tokens to train on" : "tokens to test with";
+  for (const TokenizerFile& file : loaded->files) what += file.bytes;
+  ASSIGN_OR_RETURN(auto held, memory.bytes_of(what, paths, [&](const Room& room) -> Status {
+    Encoder encoder(tokenizer);
+    ASSIGN_OR_RETURN(const auto stretches, stretches_of(config, paths, split, encoder));
+    ASSIGN_OR_RETURN(const auto tokens, tokens_of(stretches, tokenizer, encoder));
+    RETURN_IF_ERROR(check_samples(config, split, tokens.size(), "token",
+                                  windows_in(tokens.size(), config.sequence_length)));
+    const auto bytes = std::as_bytes(std::span(tokens));
+    std::ranges::copy(bytes, std::as_writable_bytes(room(bytes.size())).begin());
+    return Status();
+  }));
   return std::unique_ptr<Dataset>(
-      std::make_unique<TokenizedText>(std::move(tokens), config.sequence_length, tokenizer.size()));
+      std::make_unique<TokenizedText>(std::move(held), config.sequence_length, tokenizer.size()));
 }
 
 Result<DatasetFacts> check_tokenized_text(const DataConfig& config) {
   ASSIGN_OR_RETURN(const auto loaded, tokenizer_of(config));
   const Tokenizer& tokenizer = *loaded->tokenizer;
   Encoder encoder(tokenizer);
+  ASSIGN_OR_RETURN(const auto paths, text_files(config.path, config.files));
   DatasetFacts facts{.spec = window_spec(config.sequence_length, tokenizer.size())};
   for (const Split split : {Split::kTrain, Split::kTest}) {
-    ASSIGN_OR_RETURN(const auto stretches, stretches_of(config, split, encoder));
+    ASSIGN_OR_RETURN(const auto stretches, stretches_of(config, paths, split, encoder));
     std::uint64_t bytes = 0;
     for (const Stretch& stretch : stretches) bytes += stretch.end - stretch.begin;
     const std::uint64_t tokens = bytes / kBytesOfToken;

@@ -234,7 +234,7 @@ std::string token_header(std::uint64_t tokens) {
   return header;
 }
 
-Result<std::unique_ptr<Dataset>> load_tokens(const DataConfig& config, Split split) {
+LoadedDataset load_tokens(const DataConfig& config, Split split, NodeMemory&) {
   ASSIGN_OR_RETURN(auto shards, open_split(config, split));
   return std::unique_ptr<Dataset>(std::make_unique<Tokens>(std::move(shards), config));
 }

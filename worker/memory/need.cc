@@ -73,7 +73,8 @@ std::uint64_t bytes_of_checkpoint(const JobConfig& config, const Program& progra
 std::uint64_t need_of(const TrainingJob& job, const Available& available) {
   const bool saves = job.config.device != DeviceType::kCuda;
   const int workers = available.of_each ? 1 : job.spread.workers_of_node;
-  return static_cast<std::uint64_t>(workers) * memory_need(job).total() +
+  const MemoryNeed need = memory_need(job);
+  return static_cast<std::uint64_t>(workers) * (need.total() - need.data) + need.data +
          (saves ? bytes_of_checkpoint(job.config, job.program) : 0);
 }
 
@@ -107,12 +108,12 @@ std::string way_out(const TrainingJob& job, const Available& available) {
   return "a smaller train.micro_batch_size, fewer --lanes or --nproc_per_node, or a smaller model need less";
 }
 
-std::string in_words(const MemoryNeed& need) {
+std::string in_words(const MemoryNeed& need, bool several) {
   std::vector<std::string> parts;
   for (const auto& [name, bytes] :
        {std::pair{"parameters ", need.parameters}, std::pair{"optimizer ", need.optimizer},
         std::pair{"gradients ", need.gradients}, std::pair{"activations ", need.activations},
-        std::pair{"data ", need.data}, std::pair{"copies ", need.copies}})
+        std::pair{several ? "data of all " : "data ", need.data}, std::pair{"copies ", need.copies}})
     if (bytes > 0) parts.push_back(name + in_gibibytes(bytes));
   return join(parts, ", ");
 }
@@ -205,8 +206,8 @@ Status check_memory(const TrainingJob& job, const Available& available) {
                                           : std::string("the worker needs ")) +
                                  in_gibibytes(need) + ", and this machine can give " +
                                  in_gibibytes(available.bytes) + " (" + available.by + "). " +
-                                 (several ? "Each has " : "It has ") + in_words(memory_need(job)) + "; " +
-                                 way_out(job, available));
+                                 (several ? "Each has " : "It has ") + in_words(memory_need(job), several) +
+                                 "; " + way_out(job, available));
 }
 
 int least_workers(const TrainingJob& job, const Available& available) {

@@ -39,9 +39,9 @@ struct MemoryNeed {
   std::uint64_t optimizer = 0;    // its slots
   std::uint64_t gradients = 0;    // the step's sum, and the tree's partial sums
   std::uint64_t activations = 0;  // of all lanes, with their samples; a teacher's too
-  std::uint64_t data = 0;         // data sets of types that are held in memory
-  std::uint64_t copies = 0;       // copies_bytes()
-  std::uint64_t process = 0;      // code, libraries, stacks
+  std::uint64_t data = 0;     // data sets of types that are held in memory; one for all of a node's workers
+  std::uint64_t copies = 0;   // copies_bytes()
+  std::uint64_t process = 0;  // code, libraries, stacks
 
   std::uint64_t total() const {
     return parameters + optimizer + gradients + activations + data + copies + process;

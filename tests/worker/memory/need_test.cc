@@ -33,7 +33,7 @@ struct Question {
   Status with(std::uint64_t bytes) const { return check_memory(job(), {.bytes = bytes, .by = "the test"}); }
   // The need of the whole node, of which one worker writes checkpoints.
   std::uint64_t limit() const {
-    return static_cast<std::uint64_t>(spread.workers_of_node) * need().total() +
+    return static_cast<std::uint64_t>(spread.workers_of_node) * (need().total() - data.bytes) + data.bytes +
            checkpoint_bytes(config, data).value();
   }
 };
@@ -172,6 +172,7 @@ TEST_CASE("what outlives a worker is two copies of parameters and slots, and non
 TEST_CASE("a job is refused from one byte less than it needs, with the numbers") {
   Question question;
   question.spread = {.lanes = 2, .workers_of_node = 3, .world_size = 3};
+  question.data.bytes = kGibibyte;  // the node's, once
   CHECK(question.with(question.limit()).ok());
   const Status refused = question.with(question.limit() - 1);
   CHECK(refused.exit_code() == kExitConfig);
@@ -179,7 +180,9 @@ TEST_CASE("a job is refused from one byte less than it needs, with the numbers")
   CHECK_MESSAGE(contains(text, "not enough memory: 3 workers need " + in_gibibytes(question.limit()) +
                                    ", and this machine can give 2.0 GiB (the test). Each has parameters "),
                 text);
-  CHECK_MESSAGE(contains(text, ", activations " + in_gibibytes(question.need().activations) + "; "), text);
+  CHECK_MESSAGE(contains(text, ", activations " + in_gibibytes(question.need().activations) +
+                                   ", data of all 1.0 GiB; "),
+                text);
 }
 
 TEST_CASE("a thousand layers are planned in a moment") {

@@ -4,8 +4,8 @@
 
 namespace dtrun::worker {
 
-ByteImages::ByteImages(const SampleSpec& spec, const Normalisation& normalisation,
-                       std::vector<std::uint8_t> pixels, std::vector<std::uint8_t> labels)
+ByteImages::ByteImages(const SampleSpec& spec, const Normalisation& normalisation, HeldBytes pixels,
+                       HeldBytes labels)
     : spec_(spec),
       pixels_(std::move(pixels)),
       labels_(std::move(labels)),
@@ -31,16 +31,16 @@ void ByteImages::fill(std::span<const std::uint32_t> samples, const SampleRows& 
   std::int32_t* labels = rows.targets;
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const std::uint32_t sample = samples[i];
-    const std::uint8_t* pixel = pixels_.data() + sample * spec_.shape.size();
+    const std::uint8_t* pixel = pixels_.bytes.data() + sample * spec_.shape.size();
     // Samples lie anywhere: the next one comes from memory meanwhile.
     if (i + 1 < samples.size())
-      prefetch(pixels_.data() + samples[i + 1] * spec_.shape.size(), spec_.shape.size());
+      prefetch(pixels_.bytes.data() + samples[i + 1] * spec_.shape.size(), spec_.shape.size());
     for (int channel = 0; channel < spec_.shape.channels; ++channel) {
       const Table& values = table(channel);
       for (std::size_t at = 0; at < plane; ++at) x[at] = values[pixel[at]];
       x += plane, pixel += plane;
     }
-    *labels++ = labels_[sample];
+    *labels++ = labels_.bytes[sample];
   }
 }
 

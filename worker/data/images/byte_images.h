@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "worker/data/dataset.h"
+#include "worker/data/node_memory.h"
 
 namespace dtrun::worker {
 
@@ -19,10 +20,9 @@ struct Normalisation {
 class ByteImages : public Dataset {
  public:
   // pixels: [samples, shape]; a label for each sample.
-  ByteImages(const SampleSpec& spec, const Normalisation& normalisation, std::vector<std::uint8_t> pixels,
-             std::vector<std::uint8_t> labels);
+  ByteImages(const SampleSpec& spec, const Normalisation& normalisation, HeldBytes pixels, HeldBytes labels);
 
-  std::int64_t size() const override { return static_cast<std::int64_t>(labels_.size()); }
+  std::int64_t size() const override { return static_cast<std::int64_t>(labels_.bytes.size()); }
   SampleSpec spec() const override { return spec_; }
   std::string values() const override { return text_; }
   float black(int channel) const override { return table(channel)[0]; }
@@ -33,8 +33,8 @@ class ByteImages : public Dataset {
   const Table& table(int channel) const { return tables_[tables_.size() == 1 ? 0 : channel]; }
 
   SampleSpec spec_;
-  std::vector<std::uint8_t> pixels_, labels_;  // floats would take four times the memory
-  std::vector<Table> tables_;                  // of each channel, or one for all
+  HeldBytes pixels_, labels_;  // floats would take four times the memory
+  std::vector<Table> tables_;  // of each channel, or one for all
   std::string text_;
 };
 

@@ -1,5 +1,6 @@
 // CIFAR-10 and CIFAR-100 in their binary version (https://www.cs.toronto.edu/~kriz/cifar.html): records of
 // one label, for CIFAR-100 a coarse and a fine one, and 3 x 32 x 32 bytes.
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -9,6 +10,7 @@
 #include "worker/data/images/byte_images.h"
 #include "worker/data/input_file.h"
 #include "worker/data/message.h"
+#include "worker/data/node_memory.h"
 
 namespace dtrun::worker {
 namespace {
@@ -49,9 +51,14 @@ Form form_of(const DataConfig& config) {
                             .text = "(byte / 255 - [0.5071, 0.4865, 0.4409]) / [0.2673, 0.2564, 0.2762]"}};
 }
 
-// Samples of a file, by its size.
-Result<std::size_t> samples_of(const Form& form, const fs::path& path) {
-  const auto file = InputFile::open(path);
+// One of the files, whose size tells that of its samples.
+struct Records {
+  InputFile file;
+  std::size_t samples;
+};
+
+Result<Records> open_records(const Form& form, const fs::path& path) {
+  auto file = InputFile::open(path);
   if (!file.ok())
     return Status(kExitNoInput, file.status().message() +
                                     "; set data.path to the directory with the files of " + form.name);
@@ -59,59 +66,84 @@ Result<std::size_t> samples_of(const Form& form, const fs::path& path) {
   if (size == 0 || size % form.record() != 0)
     return bad_input(path, "has " + with_thousands(size) + " bytes, which are no whole records of " +
                                with_thousands(form.record()) + "; fetch " + form.name + " again");
-  return size / form.record();
+  return Records{.file = std::move(file).value(), .samples = size / form.record()};
 }
 
-Result<std::size_t> samples_of_all(const Form& form, const fs::path& directory,
-                                   const std::vector<std::string>& names) {
-  std::size_t samples = 0;
-  for (const std::string& name : names) {
-    ASSIGN_OR_RETURN(const auto some, samples_of(form, directory / name));
-    samples += some;
+std::vector<fs::path> paths_of(const Form& form, const DataConfig& config, Split split) {
+  std::vector<fs::path> paths;
+  for (const std::string& name : split == Split::kTrain ? form.train : form.test)
+    paths.push_back(fs::path(config.path) / name);
+  return paths;
+}
+
+Result<std::vector<Records>> open_all(const Form& form, const std::vector<fs::path>& paths) {
+  std::vector<Records> all;
+  for (const fs::path& path : paths) {
+    ASSIGN_OR_RETURN(auto records, open_records(form, path));
+    all.push_back(std::move(records));
   }
+  return all;
+}
+
+std::size_t samples_of(const std::vector<Records>& all) {
+  std::size_t samples = 0;
+  for (const Records& one : all) samples += one.samples;
   return samples;
 }
 
-// Appends the file's samples.
-Status read_file(const Form& form, const fs::path& path, std::vector<std::uint8_t>& pixels,
-                 std::vector<std::uint8_t>& labels) {
-  ASSIGN_OR_RETURN(const auto samples, samples_of(form, path));
-  ASSIGN_OR_RETURN(const auto file, InputFile::open(path));
-  std::vector<std::uint8_t> records(samples * form.record());
-  RETURN_IF_ERROR(file.read(0, records));
-  for (std::size_t n = 0; n < samples; ++n) {
+// Moves both behind what was written.
+Status read_samples(const Form& form, const Records& from, std::uint8_t*& pixels, std::uint8_t*& labels) {
+  std::vector<std::uint8_t> records(from.samples * form.record());
+  RETURN_IF_ERROR(from.file.read(0, records));
+  for (std::size_t n = 0; n < from.samples; ++n) {
     const std::uint8_t* const record = records.data() + n * form.record();
     const std::uint8_t label = record[form.labels - 1];
     if (label >= form.classes)
-      return bad_input(path, "label " + std::to_string(label) + " of sample " + with_thousands(n) +
-                                 " is out of range (0 to " + std::to_string(form.classes - 1) +
-                                 "): corrupt; fetch " + form.name + " again");
-    labels.push_back(label);
-    pixels.insert(pixels.end(), record + form.labels, record + form.record());
+      return bad_input(from.file.path(), "label " + std::to_string(label) + " of sample " +
+                                             with_thousands(n) + " is out of range (0 to " +
+                                             std::to_string(form.classes - 1) + "): corrupt; fetch " +
+                                             form.name + " again");
+    *labels++ = label;
+    pixels = std::copy(record + form.labels, record + form.record(), pixels);
+  }
+  return Status();
+}
+
+// All pixels, then all labels.
+Status read_split(const Form& form, const std::vector<fs::path>& paths, const Room& room) {
+  ASSIGN_OR_RETURN(const auto all, open_all(form, paths));
+  const std::size_t samples = samples_of(all);
+  std::uint8_t* pixels = room(samples * (kShape.size() + 1)).data();
+  std::uint8_t* labels = pixels + samples * kShape.size();
+  for (const Records& one : all) {
+    RETURN_IF_ERROR(read_samples(form, one, pixels, labels));
   }
   return Status();
 }
 
 }  // namespace
 
-LoadedDataset load_cifar(const DataConfig& config, Split split) {
+LoadedDataset load_cifar(const DataConfig& config, Split split, NodeMemory& memory) {
   const Form form = form_of(config);
-  std::vector<std::uint8_t> pixels, labels;
-  for (const std::string& name : split == Split::kTrain ? form.train : form.test) {
-    RETURN_IF_ERROR(read_file(form, fs::path(config.path) / name, pixels, labels));
-  }
-  return std::unique_ptr<Dataset>(
-      std::make_unique<ByteImages>(form.spec(), form.normalisation, std::move(pixels), std::move(labels)));
+  const auto paths = paths_of(form, config, split);
+  ASSIGN_OR_RETURN(const auto held, memory.bytes_of("cifar", paths, [&](const Room& room) {
+    return read_split(form, paths, room);
+  }));
+  const std::size_t pixels = held.bytes.size() / (kShape.size() + 1) * kShape.size();
+  return std::unique_ptr<Dataset>(std::make_unique<ByteImages>(
+      form.spec(), form.normalisation, HeldBytes{held.bytes.first(pixels), held.memory},
+      HeldBytes{held.bytes.subspan(pixels), held.memory}));
 }
 
 Result<DatasetFacts> check_cifar(const DataConfig& config) {
   const Form form = form_of(config);
-  ASSIGN_OR_RETURN(const auto train, samples_of_all(form, config.path, form.train));
-  ASSIGN_OR_RETURN(const auto test, samples_of_all(form, config.path, form.test));
+  ASSIGN_OR_RETURN(const auto train, open_all(form, paths_of(form, config, Split::kTrain)));
+  ASSIGN_OR_RETURN(const auto test, open_all(form, paths_of(form, config, Split::kTest)));
+  const std::size_t samples = samples_of(train), of_test = samples_of(test);
   return DatasetFacts{.spec = form.spec(),
-                      .train = static_cast<std::int64_t>(train),
-                      .test = static_cast<std::int64_t>(test),
-                      .bytes = (kShape.size() + 1) * (train + test)};
+                      .train = static_cast<std::int64_t>(samples),
+                      .test = static_cast<std::int64_t>(of_test),
+                      .bytes = (kShape.size() + 1) * (samples + of_test)};
 }
 
 }  // namespace dtrun::worker

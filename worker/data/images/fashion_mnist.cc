@@ -51,9 +51,9 @@ Result<IdxPair> find_pair(const fs::path& directory, Split split) {
 
 }  // namespace
 
-Result<std::unique_ptr<Dataset>> load_fashion_mnist(const DataConfig& config, Split split) {
+LoadedDataset load_fashion_mnist(const DataConfig& config, Split split, NodeMemory& memory) {
   ASSIGN_OR_RETURN(const auto files, find_pair(config.path, split));
-  return load_idx_pair(fashion_form(), files);
+  return load_idx_pair(fashion_form(), files, memory);
 }
 
 Result<DatasetFacts> check_fashion_mnist(const DataConfig& config) {

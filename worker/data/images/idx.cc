@@ -151,17 +151,24 @@ Result<std::vector<std::uint32_t>> parse_idx_dims(Bytes beginning, IdxRank rank)
   return read_dims(content, rank);
 }
 
-Result<IdxArray> parse_idx(Bytes file, IdxRank rank) {
+Result<IdxArray> parse_idx(Bytes file, IdxRank rank, const Room& room) {
   Content content(file);
-  ASSIGN_OR_RETURN(auto dims, read_dims(content, rank));
+  ASSIGN_OR_RETURN(const auto dims, read_dims(content, rank));
   ASSIGN_OR_RETURN(const auto count, plausible_count(dims, content));
 
-  IdxArray array{std::move(dims), {}};
-  array.values.resize(count);
-  const std::uint64_t header = 4 + 4 * array.dims.size();
-  const std::size_t have = content.read(array.values);
-  if (have < array.values.size()) return content.short_of(header + have, header + count);
+  const std::uint64_t header = 4 + 4 * dims.size();
+  const std::span<std::uint8_t> all = room(header + count);
+  Content(file).read(all.first(header));
+  const std::size_t have = content.read(all.subspan(header));
+  if (have < count) return content.short_of(header + have, header + count);
   RETURN_IF_ERROR(content.check_end());
+  return idx_array(all);
+}
+
+IdxArray idx_array(Bytes content) {
+  const std::size_t rank = content[3];
+  IdxArray array{.dims = {}, .values = content.subspan(4 + 4 * rank)};
+  for (std::size_t i = 1; i <= rank; ++i) array.dims.push_back(big_endian32(&content[4 * i]));
   return array;
 }
 

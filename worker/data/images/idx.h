@@ -4,20 +4,17 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "proto/core/status.h"
+#include "worker/data/node_memory.h"
 
 namespace dtrun::worker {
-
-using Bytes = std::span<const std::uint8_t>;
 
 // An array of unsigned bytes, the one element type that image and label files use.
 struct IdxArray {
   std::vector<std::uint32_t> dims;
-  std::vector<std::uint8_t> values;
+  Bytes values;  // in the memory of the content
 };
 
 // How many dimensions an array must have.
@@ -27,9 +24,12 @@ struct IdxRank {
   IdxRank(int least, int most) : least(least), most(most) {}
 };
 
-// The whole array. Failures have EX_NOINPUT and explain the bytes that were found. Nothing is allocated for
-// sizes that so short a file cannot hold.
-Result<IdxArray> parse_idx(Bytes file, IdxRank rank);
+// The whole array; its file's content goes into the room. Failures have EX_NOINPUT and explain the bytes that
+// were found. No room is asked for sizes that so short a file cannot hold.
+Result<IdxArray> parse_idx(Bytes file, IdxRank rank, const Room& room);
+
+// The array of such content.
+IdxArray idx_array(Bytes content);
 
 // The dimensions alone, from the file's first bytes (kIdxProbe are always enough).
 Result<std::vector<std::uint32_t>> parse_idx_dims(Bytes beginning, IdxRank rank);

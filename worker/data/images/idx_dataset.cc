@@ -72,9 +72,9 @@ Result<IdxPair> find_pair_of(const fs::path& directory, Split split) {
 
 }  // namespace
 
-Result<std::unique_ptr<Dataset>> load_idx(const DataConfig& config, Split split) {
+LoadedDataset load_idx(const DataConfig& config, Split split, NodeMemory& memory) {
   ASSIGN_OR_RETURN(const auto files, find_pair_of(config.path, split));
-  return load_idx_pair(form_of(config), files);
+  return load_idx_pair(form_of(config), files, memory);
 }
 
 Result<DatasetFacts> check_idx(const DataConfig& config) {

@@ -37,11 +37,14 @@ Result<std::vector<std::uint8_t>> read_file(const fs::path& path, std::uint64_t 
   return bytes;
 }
 
-Result<IdxArray> load_file(const IdxForm& form, const fs::path& path, IdxRank rank) {
-  ASSIGN_OR_RETURN(const auto bytes, read_file(path, UINT64_MAX));
-  auto array = parse_idx(bytes, rank);
-  if (!array.ok()) return bad_file(form, path, array.status().message());
-  return array;
+// An IDX file's content, not compressed.
+Result<HeldBytes> load_file(const IdxForm& form, const fs::path& path, IdxRank rank, NodeMemory& memory) {
+  return memory.bytes_of("idx", {path}, [&](const Room& room) {
+    const auto bytes = read_file(path, UINT64_MAX);
+    if (!bytes.ok()) return bytes.status();
+    const auto array = parse_idx(bytes.value(), rank, room);
+    return array.ok() ? Status() : bad_file(form, path, array.status().message());
+  });
 }
 
 using Dims = std::vector<std::uint32_t>;
@@ -83,7 +86,7 @@ Status check_headers(const IdxForm& form, const IdxPair& files, const Dims& imag
   return Status();
 }
 
-Status check_labels(const IdxForm& form, const fs::path& path, const std::vector<std::uint8_t>& labels) {
+Status check_labels(const IdxForm& form, const fs::path& path, Bytes labels) {
   const auto wrong = std::ranges::find_if(labels, [&](std::uint8_t label) { return label >= form.classes; });
   if (wrong == labels.end()) return Status();
   return bad_file(form, path,
@@ -102,16 +105,19 @@ Result<Dims> probe_pair(const IdxForm& form, const IdxPair& files) {
 
 }  // namespace
 
-Result<std::unique_ptr<Dataset>> load_idx_pair(const IdxForm& form, const IdxPair& files) {
-  ASSIGN_OR_RETURN(auto images, load_file(form, files.images, form.rank));
-  ASSIGN_OR_RETURN(auto labels, load_file(form, files.labels, kLabelRank));
+Result<std::unique_ptr<Dataset>> load_idx_pair(const IdxForm& form, const IdxPair& files,
+                                               NodeMemory& memory) {
+  ASSIGN_OR_RETURN(const auto images_file, load_file(form, files.images, form.rank, memory));
+  ASSIGN_OR_RETURN(const auto labels_file, load_file(form, files.labels, kLabelRank, memory));
+  const IdxArray images = idx_array(images_file.bytes), labels = idx_array(labels_file.bytes);
   Status status = check_headers(form, files, images.dims, labels.dims);
   if (status.ok()) status = check_labels(form, files.labels, labels.values);
   if (!status.ok()) return status;
   const SampleSpec spec{.shape = shape_of(images.dims), .classes = form.classes};
   const Normalisation normalisation{.mean = {form.mean}, .std = {form.std}, .text = form.values};
-  return std::unique_ptr<Dataset>(
-      std::make_unique<ByteImages>(spec, normalisation, std::move(images.values), std::move(labels.values)));
+  return std::unique_ptr<Dataset>(std::make_unique<ByteImages>(spec, normalisation,
+                                                               HeldBytes{images.values, images_file.memory},
+                                                               HeldBytes{labels.values, labels_file.memory}));
 }
 
 Result<DatasetFacts> check_idx_pairs(const IdxForm& form, const IdxPair& train, const IdxPair& test) {

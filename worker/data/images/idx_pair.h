@@ -25,7 +25,7 @@ struct IdxForm {
 };
 
 // Failures have EX_NOINPUT and name the file.
-Result<std::unique_ptr<Dataset>> load_idx_pair(const IdxForm& form, const IdxPair& files);
+Result<std::unique_ptr<Dataset>> load_idx_pair(const IdxForm& form, const IdxPair& files, NodeMemory& memory);
 Result<DatasetFacts> check_idx_pairs(const IdxForm& form, const IdxPair& train, const IdxPair& test);
 
 }  // namespace dtrun::worker

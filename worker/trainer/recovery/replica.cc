@@ -5,6 +5,7 @@
 #include "worker/base/error.h"
 #include "worker/checkpoint/teacher.h"
 #include "worker/data/dataset.h"
+#include "worker/data/node_memory.h"
 #include "worker/device/cpu/fingerprint.h"
 #include "worker/device/range.h"
 #include "worker/vector/bits_hash.h"
@@ -58,8 +59,11 @@ TrainState empty_state(const TrainConfig& train) {
   return state;
 }
 
-Datasets load_datasets(const JobConfig& config) {
-  Datasets data{load_dataset(config.data, Split::kTrain), load_dataset(config.data, Split::kTest)};
+Datasets load_datasets(const JobConfig& config, int memory) {
+  NodeMemory of_node(memory);
+  Datasets data{load_dataset(config.data, Split::kTrain, of_node),
+                load_dataset(config.data, Split::kTest, of_node)};
+  of_node.seal();
   if (data.train->spec() == data.test->spec()) return data;
   throw WorkerError(kExitNoInput,
                     config.data.path +

@@ -23,8 +23,9 @@ namespace dtrun::worker {
 struct Datasets {
   std::unique_ptr<Dataset> train, test;
 };
-// Throws WorkerError with EX_NOINPUT.
-Datasets load_datasets(const JobConfig& config);
+// `memory`: the descriptor of the agent's for a node's data (worker/data/node_memory.h), which is taken over;
+// -1: none. Throws WorkerError with EX_NOINPUT.
+Datasets load_datasets(const JobConfig& config, int memory = -1);
 
 // A TrainState whose vectors are in the memory of Replica::home(). With local replicas those of the outer
 // step, as after the last sync: the replicas have their own (local_replicas.h), which no rank has alone, so
