@@ -35,19 +35,25 @@ show_progress() {
   [ ! -t 2 ] || printf '\r\033[K' >&2
 }
 
-# build PRESET [TARGET…]: configures if that was not done yet, with `configure_options`, and builds the targets (default: the
-# preset's). Where scripts/demo has left the GPUs' kernels out, a build without such options brings them.
+# build PRESET [TARGET…]: configures if that was not done yet with the same `configure_options`, and builds the targets
+# (default: the preset's). Kernels for GPUs are a seventh of the whole: they come where this machine has one, or with
+# gpus=ON, and then stay.
 configure_options=()
+gpus=HERE
 build() {
   local preset=$1 log=build/$1/build.log code=0
+  local cache=build/$1/CMakeCache.txt given=build/$1/configure_options options=("${configure_options[@]}")
   shift
   local targets=()
   [ $# -eq 0 ] || targets=(--target "$@")
+  if [ "$gpus" != ON ] && [ "$preset" = release ] && ! grep -qs '^DTRUN_GPUS:.*=ON$' "$cache"; then
+    options+=("-DDTRUN_GPUS=$gpus")
+  fi
   # CMake runs again by itself when a CMakeLists.txt changes, but not when the presets do.
-  if ! [ "build/$preset/build.ninja" -nt CMakePresets.json ] ||
-     { [ ${#configure_options[@]} -eq 0 ] && grep -qs '^DTRUN_GPUS:.*=HERE$' "build/$preset/CMakeCache.txt"; }; then
+  if ! [ "build/$preset/build.ninja" -nt CMakePresets.json ] || [ "$(cat "$given" 2>/dev/null)" != "${options[*]}" ]; then
     say "configuring build/$preset"
-    quietly "build/$preset/configure.log" cmake --preset "$preset" "${configure_options[@]}" || return
+    quietly "build/$preset/configure.log" cmake --preset "$preset" "${options[@]}" || return
+    printf '%s' "${options[*]}" >"$given"
   fi
   cmake --build --preset "$preset" "${targets[@]}" 2>&1 </dev/null | tee "$log" | show_progress "$preset" || code=$?
   [ "$code" -eq 0 ] && return 0
