@@ -1,6 +1,6 @@
-// The worker of the chaos tests. `chaos_worker work MS`: forks a child into its own group and a daemon into a
-// session of its own, works that long and ends with 0. `chaos_worker talk LINES PER_SECOND`: says numbered
-// lines, half of them on each stream, at that rate.
+// The worker of the chaos tests. `chaos_worker work MS FILE`: forks a child into its own group and a daemon
+// into a session of its own, works that long, once the file is there, and ends with 0. `chaos_worker talk
+// LINES PER_SECOND`: says numbered lines, half of them on each stream, at that rate.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +10,8 @@
 #include <chrono>
 #include <string>
 #include <thread>
+
+#include "tests/support/clock.h"
 
 namespace {
 
@@ -31,10 +33,11 @@ void leave_children_behind() {
   waitpid(between, nullptr, 0);
 }
 
-int work(const std::string& rank, int ms) {
+int work(const std::string& rank, int ms, const char* go) {
   leave_children_behind();
-  const auto end = Clock::now() + std::chrono::milliseconds(ms);
-  for (int tick = 0; Clock::now() < end; ++tick) {
+  while (access(go, F_OK) != 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const dtrun::test::Stopwatch watch;
+  for (int tick = 0; watch.wall() < std::chrono::milliseconds(ms); ++tick) {
     printf("rank %s tick %d\n", rank.c_str(), tick);
     fflush(stdout);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -60,8 +63,8 @@ int talk(const std::string& rank, int lines, int per_second) {
 int main(int argc, char** argv) {
   const char* rank = getenv("RANK");
   const std::string mode = argc > 1 ? argv[1] : "";
-  if (rank != nullptr && mode == "work" && argc == 3) return work(rank, atoi(argv[2]));
+  if (rank != nullptr && mode == "work" && argc == 4) return work(rank, atoi(argv[2]), argv[3]);
   if (rank != nullptr && mode == "talk" && argc == 4) return talk(rank, atoi(argv[2]), atoi(argv[3]));
-  fprintf(stderr, "usage, as a worker of dtrun: chaos_worker work MS | talk LINES PER_SECOND\n");
+  fprintf(stderr, "usage, as a worker of dtrun: chaos_worker work MS FILE | talk LINES PER_SECOND\n");
   return 64;
 }

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "tests/support/clock.h"
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
 #include "tests/support/ports.h"
@@ -21,6 +22,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 const std::string kConfig = DTRUN_SOURCE_DIR "/configs/fashion_mnist_convnet.json";
+constexpr int kWorkersEach = 2;  // of an agent
 constexpr char kMark[] = "DTRUN_CHAOS_ROUND_NAME=";
 constexpr milliseconds kLimit{120000};   // of a round; agents wait 10 s for a lost coordinator alone
 constexpr milliseconds kCleanUp{20000};  // by the watchdog, on a busy machine
@@ -37,10 +39,11 @@ std::vector<std::pair<pid_t, std::string>> marked(const std::string& mark) {
   return found;
 }
 
-std::vector<std::string> program(const Plan& plan, const std::filesystem::path& output) {
+std::vector<std::string> program(const Plan& plan, const Folder& folder) {
   if (!plan.builtin)
-    return {"--", DTRUN_BIN_DIR "/../tests/chaos_worker", "work", std::to_string(plan.work_ms)};
-  return {kConfig, "output_dir=" + output.string(), "train.max_steps=40", "train.save_steps=10",
+    return {"--", DTRUN_BIN_DIR "/../tests/chaos_worker", "work", std::to_string(plan.work_ms),
+            folder / "go"};
+  return {kConfig, "output_dir=" + (folder / "output").string(), "train.max_steps=40", "train.save_steps=10",
           "train.eval_steps=0"};
 }
 
@@ -69,6 +72,8 @@ class Round {
   void wait_for_all();
   void judge_codes();
   void judge_what_is_left(const std::string& expected_model);
+  static int finished_workers(const Agent& agent);
+  bool killed_was_done() const;
   bool succeeded() const;
 
   void wrong(const std::string& what) { wrong_ += what + "\n"; }
@@ -101,7 +106,7 @@ void Round::start_agent(bool replacement) {
                                    "--max_restarts",
                                    std::to_string(plan_.max_restarts),
                                    "--nproc_per_node",
-                                   "2",
+                                   std::to_string(kWorkersEach),
                                    "--shutdown_timeout",
                                    "1"};
   if (plan_.shape == Shape::kStandalone) {
@@ -111,8 +116,9 @@ void Round::start_agent(bool replacement) {
     argv.insert(argv.end(),
                 {"--nnodes", nodes, "--rdzv_endpoint", "127.0.0.1:" + std::to_string(port_), "--rdzv_id",
                  "chaos", "--rdzv_conf", "join_timeout=20,last_call_timeout=1,read_timeout=10"});
+    soon(std::chrono::seconds(10));
   }
-  const std::vector<std::string> what = program(plan_, folder_.path() / "output");
+  const std::vector<std::string> what = program(plan_, folder_);
   argv.insert(argv.end(), what.begin(), what.end());
   agents_.push_back({std::make_unique<Process>(argv, std::vector{mark_}), false, replacement});
 }
@@ -193,8 +199,9 @@ void Round::judge_codes() {
   const std::set<int> allowed = allowed_codes(plan_);
   std::set<int> seen;
   for (const Agent& agent : agents_) {
-    // A kill after the job's end leaves no job to return to.
-    if (agent.replacement && (agent.code == 0 || agent.code == 69)) continue;
+    // A kill after the end of its work leaves no job to return to, or the others went on without it.
+    const bool may_be_late = plan_.shape == Shape::kElastic || plan_.builtin || killed_was_done();
+    if (agent.replacement && (agent.code == 0 || (agent.code == 69 && may_be_late))) continue;
     if (agent.killed && (agent.code == 0 || agent.code == 128 + SIGKILL)) continue;
     seen.insert(agent.code);
     if (!allowed.contains(agent.code)) wrong("an agent ended with " + std::to_string(agent.code));
@@ -202,6 +209,20 @@ void Round::judge_codes() {
   for (const Agent& agent : agents_)
     if (agent.process->err().find("SIGKILL") != std::string::npos) played_.met_worker = true;
   if (plan_.victim == Victim::kWorker && seen.size() > 1) wrong("the agents ended with different codes");
+}
+
+// Those of an agent's workers that said that they were done.
+int Round::finished_workers(const Agent& agent) {
+  static const std::string kDone = " done\n";
+  const std::string out = agent.process->out();
+  int finished = 0;
+  for (std::size_t at = out.find(kDone); at != std::string::npos; at = out.find(kDone, at + 1)) ++finished;
+  return finished;
+}
+
+bool Round::killed_was_done() const {
+  return std::ranges::any_of(
+      agents_, [](const Agent& agent) { return agent.killed && finished_workers(agent) == kWorkersEach; });
 }
 
 bool Round::succeeded() const {
@@ -224,11 +245,8 @@ void Round::judge_what_is_left(const std::string& expected_model) {
   for (const Agent& agent : agents_) {
     // A replacement may come when the work is nearly done, and see the others end.
     if (agent.code != 0 || agent.replacement) continue;
-    const std::string out = agent.process->out();
-    const std::string done = " done\n";
-    int finished = 0;
-    for (std::size_t at = out.find(done); at != std::string::npos; at = out.find(done, at + 1)) ++finished;
-    if (finished < 2) wrong("an agent ended with 0 but not both of its workers said that they were done");
+    if (finished_workers(agent) < kWorkersEach)
+      wrong("an agent ended with 0 but not both of its workers said that they were done");
   }
 }
 
@@ -260,6 +278,7 @@ Played Round::play(const std::string& expected_model) {
     look_for_workers();
     start = Clock::now();
   }
+  write_text(folder_ / "go", "");  // no program ends before it is found
   std::this_thread::sleep_until(start + milliseconds(plan_.kill_after_ms));
   strike();
   if (plan_.returns) bring_back();
@@ -283,7 +302,7 @@ std::string calm_model() {
   Plan plan;
   plan.builtin = true;
   std::vector<std::string> argv = {kDtrun, "--standalone", "--nproc_per_node", "1"};
-  const std::vector<std::string> what = program(plan, folder.path() / "output");
+  const std::vector<std::string> what = program(plan, folder);
   argv.insert(argv.end(), what.begin(), what.end());
   Process dtrun(argv);
   if (dtrun.wait(kLimit) != 0) throw std::runtime_error("a calm run failed:\n" + dtrun.err());

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -29,12 +30,12 @@ struct Tally {
     met_worker += played.met_worker;
   }
 
-  // An agent may end before it is looked for, and a worker before it is met, but not most of them.
-  void check() const {
+  // A trainer may end before it is looked for, and a worker before it is met, but not most of them.
+  void check(bool builtin) const {
     std::printf("%d rounds, agents found in %d; %d aimed at a worker, found in %d, met in %d\n", rounds,
                 saw_agents, aimed_at_worker, saw_workers, met_worker);
-    CHECK(4 * saw_agents >= 3 * rounds);
-    CHECK(4 * saw_workers >= 3 * aimed_at_worker);
+    CHECK(rounds - saw_agents <= (builtin ? std::max(1, rounds / 4) : 0));
+    CHECK(aimed_at_worker - saw_workers <= (builtin ? std::max(1, aimed_at_worker / 4) : 0));
     constexpr int kByChance = 8;  // few rounds may all miss
     CHECK(4 * met_worker >= aimed_at_worker - kByChance);
   }
@@ -72,7 +73,7 @@ void play_rounds(bool builtin, std::uint64_t rounds, int at_once) {
     });
   }
   for (std::thread& player : players) player.join();
-  tally.check();
+  tally.check(builtin);
 }
 
 }  // namespace dtrun::test
