@@ -1,32 +1,16 @@
-// The files of a detached job, also where they cannot grow: RLIMIT_FSIZE does to them what a full disk does.
+// The files of a detached job, also where they cannot grow.
 #include "cmd/launch/detached_files.h"
 
 #include <doctest/doctest.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <string>
 
 #include "tests/support/folder.h"
+#include "tests/support/small_files.h"
 
 namespace dtrun::cmd::detached_files_test {
 namespace {
-
-// While it lives, no file of this process grows beyond `bytes`.
-class SmallFiles {
- public:
-  explicit SmallFiles(rlim_t bytes) {
-    signal(SIGXFSZ, SIG_IGN);
-    REQUIRE(getrlimit(RLIMIT_FSIZE, &before_) == 0);
-    const rlimit limit{bytes, before_.rlim_max};
-    REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-  }
-  ~SmallFiles() { setrlimit(RLIMIT_FSIZE, &before_); }
-
- private:
-  rlimit before_{};
-};
 
 struct Run {
   const test::Folder folder;
@@ -73,7 +57,7 @@ TEST_CASE("a run that begins again has neither the output nor the exit code of t
 
 TEST_CASE("where there is no room the exit code is kept, and it is known that output was lost") {
   Run run;
-  const SmallFiles small(16);
+  const test::SmallFiles small(16);
   run.say("first line\n");
   run.say("a longer line than there is room for\n");
   run.writer.finish(137);

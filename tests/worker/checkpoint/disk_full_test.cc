@@ -1,7 +1,5 @@
-// A file that cannot grow: RLIMIT_FSIZE does to each file what a full disk does to all of them.
+// What cannot be written in full: checkpoints, models and metrics.
 #include <doctest/doctest.h>
-#include <signal.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,6 +11,7 @@
 #include "tests/support/clock.h"
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
+#include "tests/support/small_files.h"
 #include "tests/worker/checkpoint/program_example.h"
 #include "worker/base/error.h"
 #include "worker/checkpoint/background_saver.h"
@@ -25,23 +24,9 @@ namespace {
 using dtrun::test::contains;
 using dtrun::test::Folder;
 using dtrun::test::read_text;
+using dtrun::test::SmallFiles;
 
 namespace fs = std::filesystem;
-
-// While it lives, no file of this process grows beyond `bytes`.
-class SmallFiles {
- public:
-  explicit SmallFiles(rlim_t bytes) {
-    signal(SIGXFSZ, SIG_IGN);
-    REQUIRE(getrlimit(RLIMIT_FSIZE, &before_) == 0);
-    const rlimit limit{bytes, before_.rlim_max};
-    REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-  }
-  ~SmallFiles() { setrlimit(RLIMIT_FSIZE, &before_); }
-
- private:
-  rlimit before_{};
-};
 
 template <typename Action>
 std::string no_room(Action action) {
