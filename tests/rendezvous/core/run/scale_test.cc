@@ -12,11 +12,10 @@
 
 #include "rendezvous/core/run/state.h"
 #include "tests/rendezvous/core/run/invariants.h"
+#include "tests/support/clock.h"
 
 namespace dtrun::rendezvous::scale_test {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int kWorkers = 8;  // per node
 constexpr int kSigterm = 15;
@@ -138,9 +137,9 @@ class Cluster {
  private:
   void take(const Event& event) {
     const std::int64_t before = state_.generation;
-    const auto begin = Clock::now();
+    const test::Stopwatch watch;
     const std::vector<Action> actions = step(state_, event, now_);
-    const std::chrono::duration<double> took = Clock::now() - begin;
+    const std::chrono::duration<double> took = watch.wall();
     total_ += took;
     longest_ = std::max(longest_, took);
     ++events_;
