@@ -60,7 +60,7 @@ struct Site {
   std::string remote_shell() const { return folder / "remote_shell"; }
   void let_go_on() const { write_text(folder / "go", ""); }
   bool nothing_is_left() const {
-    return eventually([&] { return processes_with(mark).empty(); }, Process::Duration(30000));
+    return eventually([&] { return processes_with(mark).empty(); });
   }
 
   const Folder folder;

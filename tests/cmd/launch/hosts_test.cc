@@ -285,7 +285,7 @@ TEST_CASE("Ctrl-C ends the workers, and so does the launcher's death; nothing is
     REQUIRE(eventually([&] { return processes_with(mark).size() >= 5; }));  // the launcher and its workers
     launcher.signal(number);
     CHECK(launcher.wait() == 128 + number);
-    CHECK(eventually([&] { return processes_with(mark).empty(); }, Process::Duration(40000)));
+    CHECK(eventually([&] { return processes_with(mark).empty(); }));
   }
 }
 

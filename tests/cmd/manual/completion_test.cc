@@ -104,8 +104,7 @@ class InteractiveShell {
   std::string typed(const std::string& keys) {
     std::filesystem::remove(path("arguments"));
     type("dtrun " + keys + "\n");
-    const bool ran = eventually([&] { return (read_all(), std::filesystem::exists(path("arguments"))); },
-                                std::chrono::seconds(10));
+    const bool ran = eventually([&] { return (read_all(), std::filesystem::exists(path("arguments"))); });
     CHECK_MESSAGE(ran, seen_);
     std::string words = read_if_there(path("arguments"));
     std::replace(words.begin(), words.end(), '\n', ' ');
