@@ -7,6 +7,8 @@
 #include <map>
 #include <sstream>
 
+#include "tests/support/clock.h"
+
 namespace dtrun::test {
 
 std::vector<std::string> training(const std::vector<std::string>& options,
@@ -65,6 +67,11 @@ std::pair<int, std::string> newest_checkpoint(const std::filesystem::path& outpu
     if (entry.path().filename().string().starts_with("step-")) newest = std::max(newest, entry.path());
   if (newest.empty()) return {};
   return {std::stoi(newest.filename().string().substr(5)), read_if_there(newest / "model.safetensors")};
+}
+
+std::string lost_after_two_seconds() {
+  soon(std::chrono::seconds(2));
+  return "keep_alive_interval=1,keep_alive_max_attempt=2";
 }
 
 nlohmann::json conv3x3(int channels, int stride) {

@@ -40,6 +40,9 @@ bool has_checkpoint(const std::filesystem::path& output);
 // The newest one: its step, and the model's bytes; 0 and none if there is none.
 std::pair<int, std::string> newest_checkpoint(const std::filesystem::path& output);
 
+// --rdzv_conf by which a node that is silent for two seconds is lost.
+std::string lost_after_two_seconds();
+
 // A layer of a model of layers, as in front of a batch norm: without a bias.
 nlohmann::json conv3x3(int channels, int stride);
 

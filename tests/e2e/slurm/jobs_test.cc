@@ -11,6 +11,7 @@
 
 #include "tests/e2e/slurm/slurm_cluster.h"
 #include "tests/e2e/training.h"
+#include "tests/support/clock.h"
 #include "tests/support/skip.h"
 
 namespace dtrun::jobs_test {
@@ -151,14 +152,14 @@ std::string submit(const std::string& nodes, const std::filesystem::path& output
 class LookAgain {
  public:
   void if_due() {
-    if (std::chrono::steady_clock::now() < due_) return;
+    if (!patience_.is_over()) return;
     slurm().run({"scontrol", "reconfigure"});
-    due_ = std::chrono::steady_clock::now() + kPatience;
+    patience_ = Patience(kBetween);
   }
 
  private:
-  static constexpr std::chrono::seconds kPatience{8};
-  std::chrono::steady_clock::time_point due_ = std::chrono::steady_clock::now() + kPatience;
+  static constexpr std::chrono::seconds kBetween{8};
+  Patience patience_{kBetween};
 };
 
 // Slurm waits two minutes before it starts a job again, unless it is told not to. At once it would take the
@@ -192,6 +193,8 @@ TEST_CASE("srun dtrun CONFIG: nodes and ranks are Slurm's, the model is that of 
   CHECK(model(output) == expected(kShort));
   CHECK(nothing_left());
 }
+
+TEST_SUITE_BEGIN("long");
 
 TEST_CASE("steps of other shapes: one node, several tasks on some nodes, on all") {
   if (const auto why = why_no_slurm(); !why.empty()) return skip(why);
@@ -276,8 +279,7 @@ TEST_CASE("the agent of a node is killed: the others go on, and Slurm hears of i
   const auto output = slurm().shared() / ("killed" + std::to_string(node));
   const auto step = slurm().start(
       srun({"-N3", "--no-kill", "--kill-on-bad-exit=0"},
-           job_in(output, kLong,
-                  {"--nnodes", "2:3", "--rdzv_conf", "keep_alive_interval=1,keep_alive_max_attempt=2"})));
+           job_in(output, kLong, {"--nnodes", "2:3", "--rdzv_conf", lost_after_two_seconds()})));
   REQUIRE_MESSAGE(trains(output), step->err());
   run(slurm().on(node, {"pkill", "-KILL", "-x", "dtrun"}));
   CHECK(step->wait() == 137);
@@ -344,5 +346,7 @@ TEST_CASE("preempted: saved within the grace, queued again, and goes on at that 
   CHECK(model(output) == expected(kLong));
   CHECK_MESSAGE(contains(read_text(log), "after SIGTERM"), read_text(log));
 }
+
+TEST_SUITE_END();
 
 }  // namespace dtrun::jobs_test

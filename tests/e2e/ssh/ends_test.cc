@@ -1,7 +1,9 @@
 // However a job that was launched over ssh ends, nothing of it is left on any host, and another job of the
 // same user on the same hosts runs on.
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <memory>
@@ -9,6 +11,8 @@
 #include <thread>
 
 #include "tests/e2e/ssh/launch.h"
+#include "tests/e2e/training.h"
+#include "tests/support/clock.h"
 
 namespace dtrun::ends_test {
 
@@ -36,9 +40,9 @@ bool all_up(const Process& job) {
 }
 
 // Not its watchdog, which is younger; 0: there is none yet.
-pid_t agent_on(const SshHosts& hosts, int host, const std::set<pid_t>& but_these = {}) {
+pid_t agent_on(const SshHosts& hosts, int host) {
   for (const SshHosts::Running& process : hosts.processes(host))
-    if (contains(process.command, "dtrun agent") && but_these.count(process.pid) == 0) return process.pid;
+    if (contains(process.command, "dtrun agent")) return process.pid;
   return 0;
 }
 
@@ -110,8 +114,6 @@ TEST_CASE("after SIGKILL of the launcher, of an ssh or of an agent, nothing is l
   }
 }
 
-// A login, the plans, the look around and the start take less than a second here; each time another moment of
-// it is hit.
 TEST_CASE("whoever is killed while the hosts are still called and asked, nothing is left") {
   if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
   const SshHosts hosts{{.hosts = alike(kHosts)}};
@@ -119,23 +121,28 @@ TEST_CASE("whoever is killed while the hosts are still called and asked, nothing
   REQUIRE_MESSAGE(other.wait_for_out("up"), other.err());
   const std::vector<SshHosts::Running> others = hosts.processes(0);
   const auto idle = [&](int host) { return hosts.processes(host).size() == (host == 0 ? others.size() : 0); };
-  const int moments = 2 * rounds();
-  for (int moment = 0; moment < moments; ++moment) {
-    for (const std::string victim : {"launcher", "ssh", "agent"}) {
-      CAPTURE(victim);
-      CAPTURE(moment);
-      Process job(launch(hosts, kHosts, lasting_program()));
-      std::this_thread::sleep_for(std::chrono::milliseconds(900 * (moment + 1) / moments));
-      if (victim == "launcher") job.signal(SIGKILL);
-      if (victim == "ssh")
-        for (const pid_t pid : children_of(job.pid(), "ssh")) kill(pid, SIGKILL);
-      if (const pid_t agent = agent_on(hosts, 1); victim == "agent" && agent != 0) kill(agent, SIGKILL);
-      if (victim != "launcher" && !eventually([&] { return !is_alive(job.pid()); }, Process::Duration(3000)))
-        job.signal(SIGTERM);  // its victim was not there yet
-      const Ended ended = job.end(kLimit);
-      CHECK_MESSAGE(ended.exit_code > 0, ended.err);
-      for (int i = 0; i < kHosts; ++i)
-        CHECK_MESSAGE(eventually([&] { return idle(i); }, kLimit), running_on(hosts, i));
+  for (int round = 0; round < rounds(); ++round) {
+    for (const bool asked : {false, true}) {
+      for (const std::string victim : {"launcher", "ssh", "agent"}) {
+        CAPTURE(victim);
+        CAPTURE(asked);
+        Process job(launch(hosts, kHosts, lasting_program()));
+        std::vector<pid_t> calls;
+        const auto all_are_called = [&] {
+          calls = children_of(job.pid(), "ssh");
+          return calls.size() == kHosts && (!asked || agent_on(hosts, 1) != 0);
+        };
+        REQUIRE_MESSAGE(eventually(all_are_called), job.err());
+        std::this_thread::sleep_for(std::chrono::milliseconds(600 * round / rounds()));
+        std::vector<pid_t> victims = victim == "ssh" ? calls : std::vector{job.pid()};
+        if (victim == "agent") REQUIRE(eventually([&] { return (victims[0] = agent_on(hosts, 1)) != 0; }));
+        for (const pid_t pid : victims) kill(pid, SIGKILL);
+        const Ended ended = job.end(kLimit);
+        CHECK_MESSAGE(ended.exit_code > 0, ended.err);
+        for (const pid_t call : calls) CHECK(eventually([&] { return !is_alive(call); }, kLimit));
+        for (int i = 0; i < kHosts; ++i)
+          CHECK_MESSAGE(eventually([&] { return idle(i); }, kLimit), running_on(hosts, i));
+      }
     }
   }
   for (const SshHosts::Running& process : others) CHECK(is_alive(process.pid));
@@ -143,12 +150,12 @@ TEST_CASE("whoever is killed while the hosts are still called and asked, nothing
 
 TEST_CASE("a cable that is cut while the hosts are called and asked is no launch that never ends") {
   if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
-  const int moments = rounds();
-  for (int moment = 0; moment < moments; ++moment) {
-    CAPTURE(moment);
+  for (int round = 0; round < rounds(); ++round) {
+    CAPTURE(round);
     const SshHosts hosts{{.hosts = alike(kHosts)}};
     Process job(launch(hosts, kHosts, lasting_program()));
-    std::this_thread::sleep_for(std::chrono::milliseconds(600 * (moment + 1) / moments));
+    REQUIRE_MESSAGE(eventually([&] { return agent_on(hosts, 1) != 0; }), job.err());
+    std::this_thread::sleep_for(std::chrono::milliseconds(600 * round / rounds()));
     hosts.cut(1);
     const Ended ended = job.end(kLimit + Process::Duration(30000));
     CHECK_MESSAGE(ended.exit_code > 0, ended.err);
@@ -157,48 +164,33 @@ TEST_CASE("a cable that is cut while the hosts are called and asked is no launch
   }
 }
 
-// An agent greets 3 ms after it was called, and then looks at what the job needs; each launch is met in
-// another moment of it.
 TEST_CASE("a cable that is cut while an agent looks at its files and says nothing is noticed by ssh") {
   if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
   const SshHosts hosts{{.hosts = alike(kHosts)}};
-  std::vector<std::unique_ptr<Process>> jobs;
-  std::set<pid_t> agents;
-  for (int moment = 0; moment < 6; ++moment) {
-    jobs.push_back(std::make_unique<Process>(launch(hosts, kHosts, lasting_program())));
-    pid_t agent = 0;
-    while ((agent = agent_on(hosts, 1, agents)) == 0 && is_alive(jobs.back()->pid())) {
-    }
-    REQUIRE_MESSAGE(agent != 0, jobs.back()->err());
-    std::this_thread::sleep_for(std::chrono::milliseconds(2 * moment));
-    kill(agent, SIGSTOP);
-    agents.insert(agent);
-  }
+  const std::string config = hosts.shared() / "job.json";
+  write_text(config, read_text(kConfig));
+  // An agent looks at the teacher's config, which is on node1 a pipe to which nobody writes.
+  for (int i = 0; i < kHosts; ++i)
+    output_of(hosts.at_login({"ssh", SshHosts::name(i),
+                              "mkdir teacher && touch teacher/model.safetensors && " +
+                                  (i == 1 ? "mkfifo" : "cp " + config) + " teacher/config.json"}));
+  Process job(
+      launch(hosts, kHosts, {"--nproc_per_node", "1", config, "train.distill_from=/home/ada/teacher"}));
+  const std::string pipe = hosts.seen_from_here(1, "/home/ada/teacher/config.json");
+  int writer = -1;  // opens once there is a reader, which then waits for what is written
+  REQUIRE_MESSAGE(
+      eventually([&] { return (writer = open(pipe.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)) >= 0; }),
+      job.err());
   hosts.cut(1);
-  // The launcher soon reports that node1 does not answer, and its last known work once ssh gives up. An agent
-  // that was stopped before it greeted is unknown to the launcher; on a busy machine one agent is done with
-  // its files, and the others wait for it to join, or a call comes when the cable is cut already.
-  int noticed = 0;
-  for (const auto& job : jobs) {
-    const bool notices = job->wait_for_err("node1: no answer", Process::Duration(20000));
-    const bool elsewhere =
-        contains(job->err(), "joined 2 of 3") || has_line(job->err(), "node1: ssh: connect to ");
-    CHECK_MESSAGE((notices || elsewhere), job->err());
-    noticed += notices;
-  }
-  CHECK(noticed > 0);
-  for (const auto& job : jobs) {
-    const Ended ended = job->end(kLimit + Process::Duration(30000));
-    if (contains(ended.err, "no answer any more")) {
-      CHECK_MESSAGE(has_line(ended.err, "node1: the line to it broke while it "), ended.err);
-      CHECK_MESSAGE(!contains(ended.err, "sshd listens"), ended.err);
-    }
-    CHECK_MESSAGE(ended.exit_code == 69, ended.err);
-    CHECK_MESSAGE(contains(ended.err, "node1: "), ended.err);
-    CHECK_FALSE(contains(ended.err, "signal 127"));  // ssh's 255
-  }
-  for (const pid_t agent : agents) kill(agent, SIGKILL);
+  // The launcher soon reports that node1 does not answer, and its last known work once ssh gives up.
+  CHECK_MESSAGE(job.wait_for_err("node1: no answer"), job.err());
+  const Ended ended = job.end(kLimit + Process::Duration(30000));
+  CHECK_MESSAGE(has_line(ended.err, "node1: the line to it broke while it "), ended.err);
+  CHECK_MESSAGE(!contains(ended.err, "sshd listens"), ended.err);
+  CHECK_MESSAGE(ended.exit_code == 69, ended.err);
+  CHECK_FALSE(contains(ended.err, "signal 127"));  // ssh's 255
   for (int i = 0; i < kHosts; ++i) CHECK_MESSAGE(is_idle(hosts, i, kLimit), running_on(hosts, i));
+  close(writer);
 }
 
 TEST_CASE("after a cable is cut, nothing of the job is left on either side of it") {
@@ -235,7 +227,7 @@ TEST_CASE("Ctrl-C ends the job on all hosts in order, and twice at once") {
   REQUIRE_MESSAGE(all_up(deaf), deaf.err());
   deaf.signal(SIGINT);
   REQUIRE(deaf.wait_for_err("stopping"));
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // two signals in a row are one
+  std::this_thread::sleep_for(soon(std::chrono::milliseconds(500)));  // two in 250 ms are one
   deaf.signal(SIGINT);
   const Ended twice = deaf.end(Process::Duration(15000));  // the grace alone is 30 s
   CHECK_MESSAGE(twice.exit_code == 130, twice.err);

@@ -136,8 +136,8 @@ TEST_CASE("the host with the coordinator is lost: another one takes over, and th
   const auto out = [&](int host) { return hosts.seen_from_here(host, "/home/ada/out"); };
   Process job(launch(hosts, 3,
                      joined({"--nnodes", "2:3", "--nproc_per_node", "1", "--lanes", "1", "--rdzv_conf",
-                             "keep_alive_interval=1,keep_alive_max_attempt=2", "job.json", "output_dir=out",
-                             "train.eval_steps=0", "train.logging_steps=1"},
+                             lost_after_two_seconds(), "job.json", "output_dir=out", "train.eval_steps=0",
+                             "train.logging_steps=1"},
                             steps)));
   REQUIRE_MESSAGE(eventually([&] { return metrics_lines(out(0)) > 10; }), job.err());
   for (const SshHosts::Running& process : hosts.processes(0))
