@@ -38,6 +38,8 @@ TEST_CASE("DistributedDataParallel with a DistributedSampler ends with torchrun'
   check_same_success("3", {"ddp_train.py", "--batch-size", "5"});
 }
 
+TEST_SUITE_BEGIN("long");
+
 TEST_CASE("broadcast, all_reduce, all_gather and a sub-group give the same numbers") {
   if (!why_no_torch().empty()) return skip(why_no_torch());
   check_same_success("2", {"collectives.py"});
@@ -66,5 +68,7 @@ TEST_CASE("a worker's own exit code is dtrun's, where torchrun says 1") {
   CHECK(both.torchrun_code == 1);
   CHECK_MESSAGE(both.dtrun_code == 17, both.dtrun_err);
 }
+
+TEST_SUITE_END();
 
 }  // namespace dtrun::same_results_test

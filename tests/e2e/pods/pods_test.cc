@@ -45,6 +45,8 @@ TEST_CASE("names that come late, stale and twice are waited for") {
   CHECK(last_step(pods.output()).generation == 1);
 }
 
+TEST_SUITE_BEGIN("long");
+
 TEST_CASE("a pod that is deleted is one pod: the others' workers go on, and the new one takes its seat") {
   if (const std::string why = why_no_pods(); !why.empty()) return skip(why);
   const int steps = 200 + 700 * rounds();  // they go on meanwhile
@@ -85,5 +87,7 @@ TEST_CASE("a pod that is deleted is one pod: the others' workers go on, and the 
   }
   ends_with_the_bytes_of_one_worker(pods, steps);
 }
+
+TEST_SUITE_END();
 
 }  // namespace dtrun::pods_test

@@ -73,15 +73,6 @@ TEST_CASE("two pods of two: the other one waits for the next coordinator") {
   job.ends();
 }
 
-TEST_CASE("three pods of a range: the others wait for the next coordinator, twice") {
-  if (const std::string why = why_no_pods(); !why.empty()) return skip(why);
-  Job job("2:4", 3, 400);
-  job.is_at(20, 3);
-  job.replace_first(3);
-  job.replace_first(3);
-  job.ends();
-}
-
 TEST_CASE("the first pod, which `kubectl logs job/NAME` shows, shows the progress, whoever joined first") {
   if (const std::string why = why_no_pods(); !why.empty()) return skip(why);
   Job job("3", 3, 200);
@@ -94,5 +85,18 @@ TEST_CASE("the first pod, which `kubectl logs job/NAME` shows, shows the progres
   CHECK_FALSE(shows(1));
   CHECK_FALSE(shows(2));
 }
+
+TEST_SUITE_BEGIN("long");
+
+TEST_CASE("three pods of a range: the others wait for the next coordinator, twice") {
+  if (const std::string why = why_no_pods(); !why.empty()) return skip(why);
+  Job job("2:4", 3, 400);
+  job.is_at(20, 3);
+  job.replace_first(3);
+  job.replace_first(3);
+  job.ends();
+}
+
+TEST_SUITE_END();
 
 }  // namespace dtrun::stopped_test

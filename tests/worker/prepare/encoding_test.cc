@@ -92,7 +92,7 @@ TEST_CASE("a text of several pieces has the tokens of the whole, with any number
   write_text(folder / "a.txt", text);
   Ids wanted = encoded(text);
   wanted.insert(wanted.begin(), kEos);
-  for (const int threads : {1, 2, 7}) {
+  for (const int threads : {1, 7}) {
     const Prepared all = prepared({(folder / "a.txt").string()}, 0, threads);
     CHECK(all.fault == "");
     CHECK(all.train == wanted);

@@ -30,10 +30,10 @@ struct Shape {
 
 template <typename Check>
 void for_all_shapes(const Check& check) {
-  for (int world = 1; world <= 17; ++world) {
+  for (const int world : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17}) {
     for (int of_host = 0; of_host <= world; ++of_host) {
       if (of_host > 0 && world % of_host != 0) continue;
-      for (const std::int64_t leaves : {1, 2, 3, 5, 7, 8, 12, 13, 16, 17, 31, 64, 100}) {
+      for (const std::int64_t leaves : {1, 2, 3, 5, 8, 13, 17, 64}) {
         // All by slices from three ranks on; the larger ones from some number of ranks on; none.
         for (const std::size_t limit : kLimits) {
           CAPTURE(world);
