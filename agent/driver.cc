@@ -60,6 +60,7 @@ Settings settings_of(const JobSpec& spec, const Link& link, const std::string& h
   settings.join_timeout = spec.rendezvous.join_timeout.count();
   if (spec.rendezvous.read_timeout) settings.read_timeout = spec.rendezvous.read_timeout->count();
   settings.shutdown_timeout = spec.shutdown_timeout.count();
+  settings.pause_limit = spec.times.pause.count();
   return settings;
 }
 
@@ -132,15 +133,15 @@ Status Driver::prepare() {
     }
   }
   RETURN_IF_ERROR(hold_master_port());
-  ASSIGN_OR_RETURN(
-      link_, Link::start(spec_.rendezvous, spec_.run_id, identity_.member_id, unauthenticated_files, scratch_,
-                         loop_, [this](auto event) { from_client(std::move(event)); },
-                         {.notice =
-                              [this](const std::string& line) {
-                                log_.write("notice", {{"text", line}});
-                                console_.notice(line);
-                              },
-                          .page = [this](const std::string& text) { tell_page(text); }}));
+  ASSIGN_OR_RETURN(link_, Link::start(spec_.rendezvous, spec_.times, spec_.run_id, identity_.member_id,
+                                      unauthenticated_files, scratch_, loop_,
+                                      [this](auto event) { from_client(std::move(event)); },
+                                      {.notice =
+                                           [this](const std::string& line) {
+                                             log_.write("notice", {{"text", line}});
+                                             console_.notice(line);
+                                           },
+                                       .page = [this](const std::string& text) { tell_page(text); }}));
   const std::vector<int> ports = ports_of(spec_.rendezvous.hosting);
   if (link_->hosting() && !ports.empty() && link_->port() != ports.front())
     console_.notice("port " + std::to_string(ports.front()) + " is taken: the coordinator is at " +
@@ -172,7 +173,7 @@ void Driver::listen_to_launcher() {
     });
   launch::FromHost alive;
   alive.mutable_alive();
-  launcher_.emplace(loop_, spec_.output.remote->in_fd,
+  launcher_.emplace(loop_, spec_.output.remote->in_fd, spec_.times.launcher_silence,
                     LauncherLine::Events{.told = [this](int number) { told_to_end(number); },
                                          .alive = [this, alive] { remote_console_->send(alive); },
                                          .input = [this](const std::string& text) { take_input(text); }});

@@ -5,12 +5,10 @@
 
 #include <utility>
 
-#include "proto/core/contract.h"
-
 namespace dtrun::agent {
 
-LauncherLine::LauncherLine(Loop& loop, int fd, Events events)
-    : loop_(loop), fd_(fd), events_(std::move(events)) {
+LauncherLine::LauncherLine(Loop& loop, int fd, std::chrono::milliseconds silence, Events events)
+    : loop_(loop), fd_(fd), silence_(silence), events_(std::move(events)) {
   fcntl(fd_, F_SETFL, fcntl(fd_, F_GETFL) | O_NONBLOCK);
   loop_.watch(fd_, EPOLLIN, [this](std::uint32_t) { read_some(); });
   await_word();
@@ -39,13 +37,13 @@ void LauncherLine::take(const launch::ToHost& message) {
 }
 
 void LauncherLine::await_word() {
-  silence_.set(Loop::Clock::now() + kLauncherSilence, [this] { lose(); });
+  timer_.set(Loop::Clock::now() + silence_, [this] { lose(); });
 }
 
 // The descriptor stays open: it is not ours.
 void LauncherLine::lose() {
   loop_.forget(std::exchange(fd_, -1));
-  silence_.cancel();
+  timer_.cancel();
   events_.told(SIGTERM);
 }
 

@@ -1,6 +1,7 @@
 // The agent's end of the line to a launcher on another host (proto/launch.proto), while the job runs.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 
@@ -13,14 +14,14 @@ namespace dtrun::agent {
 class LauncherLine {
  public:
   // `told(number)` on the loop for each signal that the launcher passes on, and with SIGTERM when the
-  // launcher is gone: at the end of the stream, or after kLauncherSilence. `alive` for each sign of life.
+  // launcher is gone: at the end of the stream, or after `silence`. `alive` for each sign of life.
   // `input` for each piece of its standard input; an empty one is the end.
   struct Events {
     std::function<void(int number)> told;
     std::function<void()> alive;
     std::function<void(const std::string& text)> input;
   };
-  LauncherLine(Loop& loop, int fd, Events events);
+  LauncherLine(Loop& loop, int fd, std::chrono::milliseconds silence, Events events);
   ~LauncherLine();
   LauncherLine(const LauncherLine&) = delete;
 
@@ -32,9 +33,10 @@ class LauncherLine {
 
   Loop& loop_;
   int fd_;
+  const std::chrono::milliseconds silence_;
   Events events_;
   MessageReader<launch::ToHost> messages_;
-  Timer silence_{loop_};
+  Timer timer_{loop_};
 };
 
 }  // namespace dtrun::agent

@@ -34,9 +34,10 @@ void Link::Mailbox::post(Job job) {
   eventfd_write(wake.get(), 1);
 }
 
-Link::Link(const RendezvousSpec& spec, const std::string& run_id, std::string member_id,
+Link::Link(const RendezvousSpec& spec, const Times& times, const std::string& run_id, std::string member_id,
            std::size_t unauthenticated_files, Loop& loop, Sink sink, Tells tells)
     : spec_(spec),
+      times_(times),
       list_(std::get_if<Candidates>(&spec.hosting)),
       list_name_(list_ != nullptr ? list_of(*list_, run_id) : ""),
       ports_(ports_of(spec.hosting)),
@@ -59,11 +60,12 @@ Link::~Link() {
   loop_.forget(mailbox_->wake.get());
 }
 
-Result<std::unique_ptr<Link>> Link::start(const RendezvousSpec& spec, const std::string& run_id,
-                                          const std::string& member_id, std::size_t unauthenticated_files,
-                                          Scratch& scratch, Loop& loop, Sink sink, Tells tells) {
-  std::unique_ptr<Link> link(
-      new Link(spec, run_id, member_id, unauthenticated_files, loop, std::move(sink), std::move(tells)));
+Result<std::unique_ptr<Link>> Link::start(const RendezvousSpec& spec, const Times& times,
+                                          const std::string& run_id, const std::string& member_id,
+                                          std::size_t unauthenticated_files, Scratch& scratch, Loop& loop,
+                                          Sink sink, Tells tells) {
+  std::unique_ptr<Link> link(new Link(spec, times, run_id, member_id, unauthenticated_files, loop,
+                                      std::move(sink), std::move(tells)));
   RETURN_IF_ERROR(std::visit([&](const auto& kind) { return link->begin(kind, scratch); }, spec.hosting));
   return link;
 }
@@ -161,7 +163,8 @@ Status Link::host_on(const std::string& listen_address) {
   rendezvous::ServerOptions options{.bind_address = listen_address,
                                     .host = member_id_,
                                     .key = key_,
-                                    .unauthenticated_files = unauthenticated_files_};
+                                    .unauthenticated_files = unauthenticated_files_,
+                                    .times = times_};
   if (key_)
     options.turned_away = [this, mailbox = std::weak_ptr(mailbox_),
                            words = turned_away(*key_)](const std::string& address) {
@@ -227,6 +230,7 @@ void Link::start_client() {
     options.more_ports.assign(ports_.begin() + 1, ports_.end());
   options.key = key_;
   options.keep_alive_timeout = spec_.keep_alive_timeout;
+  options.times = times_;
   client_ = rendezvous::Client::start(options, [this](rendezvous::ClientEvent event) {
     mailbox_->post([this, event = std::move(event)]() mutable { hear(std::move(event)); });
   });

@@ -36,9 +36,10 @@ class Link {
   // `scratch`. A name is resolved in the background, so that a slow name service does not hold up signals.
   // `unauthenticated_files`: ServerOptions::unauthenticated_files of a coordinator with a key that is hosted
   // here.
-  static Result<std::unique_ptr<Link>> start(const RendezvousSpec& spec, const std::string& run_id,
-                                             const std::string& member_id, std::size_t unauthenticated_files,
-                                             Scratch& scratch, Loop& loop, Sink sink, Tells tells);
+  static Result<std::unique_ptr<Link>> start(const RendezvousSpec& spec, const Times& times,
+                                             const std::string& run_id, const std::string& member_id,
+                                             std::size_t unauthenticated_files, Scratch& scratch, Loop& loop,
+                                             Sink sink, Tells tells);
   ~Link();
   Link(const Link&) = delete;
 
@@ -70,7 +71,7 @@ class Link {
     void post(Job job);
   };
 
-  Link(const RendezvousSpec& spec, const std::string& run_id, std::string member_id,
+  Link(const RendezvousSpec& spec, const Times& times, const std::string& run_id, std::string member_id,
        std::size_t unauthenticated_files, Loop& loop, Sink sink, Tells tells);
 
   // One for each kind of Hosting.
@@ -87,6 +88,7 @@ class Link {
   void deliver();
 
   const RendezvousSpec& spec_;
+  const Times& times_;
   const Candidates* const list_;  // null: the coordinator has one host
   const std::string list_name_;
   const std::vector<int> ports_;

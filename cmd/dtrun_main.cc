@@ -27,6 +27,7 @@
 #include "cmd/manual/completion.h"
 #include "cmd/manual/manual.h"
 #include "cmd/options/options.h"
+#include "cmd/options/test_times.h"
 #include "cmd/options/values.h"
 #include "cmd/plan/make_job_spec.h"
 #include "cmd/plan/plan_json.h"
@@ -73,11 +74,12 @@ int refuse(const Status& status) {
   return cmd::fail(status);
 }
 
-int launch(const cmd::Options& options, const cmd::Environment& environment) {
+int launch(const cmd::Options& options, const cmd::Environment& environment, const Times& times) {
   set_up_log("dtrun");
   if (const Status status = agent::check_memory_limit(); !status.ok()) return refuse(status);
   Result<JobSpec> spec = cmd::make_job_spec(options, cmd::machine_in_its_place(), environment, cmd::notice);
   if (!spec.ok()) return refuse(spec.status());
+  spec.value().times = times;
   // No worker, and no other process that starts from here, may see the key.
   rendezvous::forget_key_variables();
   if (options.flag("dry_run")) return cmd::answer(cmd::plan_json(spec.value()));
@@ -93,9 +95,10 @@ int launch(const cmd::Options& options, const cmd::Environment& environment) {
 }
 
 int launch_on_hosts(const cmd::Options& options, const std::vector<std::string>& words,
-                    const cmd::Environment& environment) {
+                    const cmd::Environment& environment, const Times& times) {
   Result<cmd::LaunchPlan> plan = cmd::make_launch_plan(options, words, environment, cmd::notice);
   if (!plan.ok()) return cmd::fail(plan.status());
+  plan.value().times = times;
   if (options.flag("dry_run")) return cmd::answer(cmd::launch_json(plan.value()));
   const int exit_code = cmd::run_launch(std::move(plan).value());
   const bool is_doctor = !options.program.empty() && options.program.front() == cmd::kItself;
@@ -109,17 +112,21 @@ int run(const std::vector<std::string>& arguments) {
   cmd::set_colour(cmd::colour_at_first_sight(arguments, environment));
   if (!arguments.empty() && arguments[0] == cmd::kCompleteWord)
     return cmd::print_candidates({arguments.begin() + 1, arguments.end()});
+  const Result<Times> times = cmd::test_times(environment);
+  if (!times.ok()) return refuse(times.status());
+  unsetenv(cmd::kTestTimes);  // for no worker, and for no other host
   const cmd::Command* command = arguments.empty() ? nullptr : cmd::find_command(arguments[0]);
   if (command != nullptr)
-    return cmd::run_command(*command, {arguments.begin() + 1, arguments.end()}, environment);
+    return cmd::run_command(*command, {arguments.begin() + 1, arguments.end()}, environment, times.value());
   const Result<cmd::Options> options = cmd::parse_command_line(arguments, environment);
   if (!options.ok()) return refuse(options.status());
   if (const auto code = answer_instead(options.value())) return *code;
   const Status mistyped = cmd::check_not_subcommand(options.value(), cmd::command_names(), environment);
   if (!mistyped.ok()) return refuse(mistyped);
-  if (cmd::names_hosts(options.value())) return launch_on_hosts(options.value(), arguments, environment);
+  if (cmd::names_hosts(options.value()))
+    return launch_on_hosts(options.value(), arguments, environment, times.value());
   if (const Status status = cmd::check_no_hosts(options.value()); !status.ok()) return refuse(status);
-  return launch(options.value(), environment);
+  return launch(options.value(), environment, times.value());
 }
 
 // Memory that is refused on a thread of gRPC's, where nobody catches it, ends dtrun as on ours. The watchdog

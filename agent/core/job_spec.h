@@ -15,6 +15,7 @@
 #include "agent/core/gpu.h"
 #include "agent/core/hosting.h"
 #include "proto/core/colour.h"
+#include "proto/core/times.h"
 
 namespace dtrun {
 
@@ -164,7 +165,8 @@ struct JobSpec {
   std::vector<std::vector<int>> worker_cpus;  // by local rank; empty: no binding
   std::vector<Gpu> gpus;  // by local rank, one each; empty: none, or it is not known which
   std::vector<std::string>
-      gpu_reader;      // command that tells how the GPUs are; empty: they are not looked after
+      gpu_reader;  // command that tells how the GPUs are; empty: they are not looked after
+  Times times = {};
   std::string device;  // "cuda, 8 GPUs (NVIDIA H200)", and why; empty: a program's affair
   std::variant<BuiltinTrainer, ExternalProgram> program;
 

@@ -8,8 +8,8 @@
 namespace dtrun::cmd {
 namespace {
 
-int run_agent(const Invocation&) {
-  if (isatty(STDIN_FILENO) == 0) return run_host_agent();
+int run_agent(const Invocation& invocation) {
+  if (isatty(STDIN_FILENO) == 0) return run_host_agent(invocation.times);
   return fail(
       usage("this is what `dtrun --hostfile FILE …` starts on each host; its words come on standard input"));
 }

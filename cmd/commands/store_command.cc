@@ -181,8 +181,9 @@ int run_store(const Invocation& invocation) {
   std::optional<int> ready_fd;
   const Status ready = read_given(given.given("ready_fd"), &ready_fd, parse_ready_fd);
   if (!ready.ok()) return fail(ready);
-  const Result<rendezvous::ServerOptions> options = server_options(given, invocation.environment);
+  Result<rendezvous::ServerOptions> options = server_options(given, invocation.environment);
   if (!options.ok()) return fail(options.status());
+  options.value().times = invocation.times;
   auto page_wanted = page_options(given, options.value());
   if (!page_wanted.ok()) return fail(page_wanted.status());
   const sigset_t signals = ending_signals();  // blocked before threads start, which inherit it

@@ -66,7 +66,7 @@ bool exists(const std::string& word, const Environment& environment) {
 }  // namespace
 
 int run_command(const Command& command, const std::vector<std::string>& arguments,
-                const Environment& environment) {
+                const Environment& environment, const Times& times) {
   Result<Parsed> parsed = parse(command, arguments, environment);
   if (!parsed.ok()) return fail(parsed.status());
   const OwnArguments& own = parsed.value().own;
@@ -89,7 +89,8 @@ int run_command(const Command& command, const std::vector<std::string>& argument
                       .argument = parsed.value().argument,
                       .second = parsed.value().second,
                       .more = parsed.value().more,
-                      .environment = environment});
+                      .environment = environment,
+                      .times = times});
 }
 
 Status check_not_subcommand(const Options& options, std::span<const std::string> names,

@@ -15,7 +15,7 @@ namespace dtrun::cmd {
 // `arguments`: the words after the command's name; its argument may stand before, between and behind its
 // options. Returns the exit code.
 int run_command(const Command& command, const std::vector<std::string>& arguments,
-                const Environment& environment);
+                const Environment& environment, const Times& times);
 
 // EX_USAGE, with the right command, if the launcher would run a word that is no program but nearly one of
 // `names`, or is one of them behind options. Never refuses a program that exists, a word with a path or an

@@ -13,7 +13,6 @@
 #include "cmd/options/values.h"
 #include "proto/base/framed_channel.h"
 #include "proto/base/ids.h"
-#include "proto/core/contract.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -39,8 +38,9 @@ std::size_t first_of(std::string_view text) {
 
 class Relay {
  public:
-  Relay(const launch::Attach& attach, DetachedReader files, int in, int out)
-      : attach_(attach), files_(std::move(files)), in_(in), out_(out) {}
+  Relay(const launch::Attach& attach, DetachedReader files, int in, int out,
+        std::chrono::milliseconds silence)
+      : attach_(attach), files_(std::move(files)), in_(in), out_(out), silence_(silence) {}
 
   void run() {
     if (attach_.from_now()) files_.skip();
@@ -106,7 +106,7 @@ class Relay {
   void listen(int ms) {
     pollfd entry{in_, POLLIN, 0};
     if (poll(&entry, 1, ms) <= 0) {
-      over_ = Clock::now() - heard_at_ >= kLauncherSilence;
+      over_ = Clock::now() - heard_at_ >= silence_;
       return;
     }
     const Portion portion = words_.read_from(in_);
@@ -134,6 +134,7 @@ class Relay {
   const launch::Attach& attach_;
   DetachedReader files_;
   const int in_, out_;
+  const std::chrono::milliseconds silence_;
   std::string held_;  // of the output: not passed on yet
   MessageReader<launch::ToHost> words_;
   Clock::time_point heard_at_ = Clock::now(), signalled_at_ = {};
@@ -142,13 +143,13 @@ class Relay {
 
 }  // namespace
 
-Status relay_detached(const launch::Attach& attach, int in, int out) {
+Status relay_detached(const launch::Attach& attach, int in, int out, const Times& times) {
   RETURN_IF_ERROR(check_run_id({.value = attach.run_id(), .source = "RUN"}));
   Result<DetachedReader> files = DetachedReader::open(detached_folder(attach.run_id(), attach.node()));
   if (!files.ok())
     return Status(kExitNoInput, "no detached run " + attach.run_id() + " on " + host_name() + " (" +
                                     files.status().message() + ")");
-  Relay(attach, std::move(files).value(), in, out).run();
+  Relay(attach, std::move(files).value(), in, out, times.launcher_silence).run();
   return {};
 }
 

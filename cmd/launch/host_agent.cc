@@ -60,8 +60,10 @@ constexpr auto kToLookFor = 5s;
 class HandshakeLine {
  public:
   // Takes standard input and output: other reads and writes of this process must not get in between.
-  HandshakeLine()
-      : in_(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 16)), out_(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 16)) {
+  explicit HandshakeLine(std::chrono::milliseconds silence)
+      : silence_(static_cast<int>(silence.count())),
+        in_(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 16)),
+        out_(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 16)) {
     const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
     dup2(nothing, STDIN_FILENO);
     close(nothing);
@@ -75,7 +77,7 @@ class HandshakeLine {
   // Should nobody read it, the next read finds the end.
   void say(const FromHost& message) const { write_all(out_, frame_of(message)); }
 
-  // Nothing when the launcher is gone, silent for kLauncherSilence, or does not make sense. Greets
+  // Nothing when the launcher is gone, silent for Times::launcher_silence, or does not make sense. Greets
   // connections to `place` meanwhile. Takes no byte behind the message: the rest is the agent's loop's.
   std::optional<ToHost> next(ProbeListener* place) const {
     for (auto message = read_message(place);; message = read_message(place))
@@ -87,7 +89,7 @@ class HandshakeLine {
   void answer_until(int stop) const {
     for (;;) {
       pollfd entries[] = {{in_, POLLIN, 0}, {stop, POLLIN, 0}};
-      const int ready = poll(entries, 2, kSilence);
+      const int ready = poll(entries, 2, silence_);
       if (ready < 0 && errno == EINTR) continue;
       if (entries[1].revents != 0) return;
       const auto message = ready > 0 ? read_message(nullptr) : std::nullopt;
@@ -96,8 +98,6 @@ class HandshakeLine {
   }
 
  private:
-  static constexpr int kSilence = std::chrono::milliseconds(kLauncherSilence).count();
-
   std::optional<ToHost> read_message(ProbeListener* place) const {
     MessageReader<ToHost> messages;
     for (;;) {
@@ -120,7 +120,7 @@ class HandshakeLine {
   bool wait_for_bytes(ProbeListener* place) const {
     for (;;) {
       pollfd entries[] = {{in_, POLLIN, 0}, {place != nullptr ? place->fd() : -1, POLLIN, 0}};
-      const int ready = poll(entries, 2, kSilence);
+      const int ready = poll(entries, 2, silence_);
       if (ready < 0 && errno == EINTR) continue;
       if (ready <= 0) return false;
       if (entries[1].revents != 0) place->greet();
@@ -128,6 +128,7 @@ class HandshakeLine {
     }
   }
 
+  const int silence_;  // milliseconds
   const int in_, out_;
 };
 
@@ -380,7 +381,7 @@ int open_input() {
   return fcntl(write_end.get(), F_DUPFD_CLOEXEC, agent::kFirstSpareFd);
 }
 
-int run_job(const HandshakeLine& line, const launch::Job& job) {
+int run_job(const HandshakeLine& line, const launch::Job& job, const Times& times) {
   Result<NodePlan> plan = [&] {
     const Answering answering(line);
     return plan_host(job);
@@ -399,6 +400,7 @@ int run_job(const HandshakeLine& line, const launch::Job& job) {
 
   JobSpec& spec = plan.value().spec;
   settle_place(next->begin(), &spec);
+  spec.times = times;
   if (job.has_detached()) return run_detached_job(spec, line, detached_folder(job.run_id(), job.detached()));
   spec.output.remote = RemoteTerminal{.in_fd = line.in(),
                                       .out_fd = line.out(),
@@ -414,23 +416,23 @@ int run_job(const HandshakeLine& line, const launch::Job& job) {
 
 }  // namespace
 
-int run_host_agent() {
+int run_host_agent(const Times& times) {
   set_up_log("dtrun");
   std::error_code error;
   const auto build = brought_build(fs::read_symlink("/proc/self/exe", error), own_build());
   const Descriptor kept = build.empty() ? Descriptor() : keep_build(build);
-  const HandshakeLine line;
+  const HandshakeLine line(times.launcher_silence);
   line.greet();
   line.say(hello());
   if (!build.empty()) remove_old_builds(build);
   const std::optional<ToHost> first = line.next(nullptr);
   if (first && first->has_attach()) {
-    const Status status = relay_detached(first->attach(), line.in(), line.out());
+    const Status status = relay_detached(first->attach(), line.in(), line.out(), times);
     if (!status.ok()) line.say(refused(status));
     return status.exit_code();
   }
   if (!first || !first->has_job()) return kExitUnavailable;  // only asked for our greeting
-  return run_job(line, first->job());
+  return run_job(line, first->job(), times);
 }
 
 }  // namespace dtrun::cmd

@@ -27,6 +27,7 @@
 #include "cmd/launch/remote_shell.h"
 #include "proto/base/clock.h"
 #include "proto/core/contract.h"
+#include "proto/core/text.h"
 #include "proto/core/utf8.h"
 #include "rendezvous/wire/grpc_setup.h"
 
@@ -38,8 +39,9 @@ using agent::Loop;
 using agent::millis_now;
 using namespace std::chrono_literals;
 
-constexpr auto kSignOfLife = 5s;     // a silent host is lost at most so much later than kLauncherSilence
-constexpr auto kFirstSigns = 2s;     // the same until the job runs: a quiet host is reported soon
+// Signs of life, and looks for hosts that gave none, within Times::launcher_silence.
+constexpr int kSigns = 12;
+constexpr auto kFirstSigns = 2s;     // between them until the job runs: a quiet host is reported soon
 constexpr double kClocksDiffer = 2;  // seconds
 
 class Launcher {
@@ -164,19 +166,20 @@ void Launcher::tend() {
   launch::ToHost alive;
   alive.mutable_alive();
   launch_event::Quiet quiet{.hosts = {}};
+  const Times::Duration silence = plan_.times.launcher_silence, sign = silence / kSigns;
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     RemoteShell* const shell = lines_[i].shell.get();
     if (shell == nullptr) continue;
     if (shell->silent_for(std::chrono::milliseconds(kQuiet))) quiet.hosts.push_back(static_cast<int>(i));
     if (state_.hosts[i].phase < HostPhase::kPlanning) continue;
     shell->send(alive);
-    if (!shell->silent_for(kLauncherSilence)) continue;
+    if (!shell->silent_for(silence)) continue;
     retire(std::move(lines_[i].shell));
-    lose(static_cast<int>(i),
-         {.what = "silent for " + std::to_string(kLauncherSilence.count()) + " s", .remedy = ""});
+    lose(static_cast<int>(i), {.what = "silent for " + seconds_text(silence.count()), .remedy = ""});
   }
   if (!quiet.hosts.empty()) events_.push_back(std::move(quiet));
-  life_timer_.set(Loop::Clock::now() + (state_.begun ? kSignOfLife : kFirstSigns), [this] { tend(); });
+  const auto next = state_.begun ? sign : std::min<Times::Duration>(kFirstSigns, sign);
+  life_timer_.set(Loop::Clock::now() + next, [this] { tend(); });
 }
 
 void Launcher::from_signal(int number) {

@@ -8,6 +8,7 @@
 #include "agent/core/job_spec.h"
 #include "cmd/hosts/host.h"
 #include "cmd/launch/core/launch.h"
+#include "proto/core/times.h"
 #include "proto/launch.pb.h"
 
 namespace dtrun::cmd {
@@ -26,6 +27,7 @@ struct LaunchPlan {
   std::vector<int> nodes = {};
   launch::Attach attach = {};
   std::vector<int> signals = {};  // that each of them gets
+  Times times = {};
 };
 
 // The exit code of the job, once no agent runs any more. Takes over all signals of the process, which must

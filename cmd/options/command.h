@@ -8,6 +8,7 @@
 
 #include "cmd/options/given.h"
 #include "cmd/options/option_entry.h"
+#include "proto/core/times.h"
 
 namespace dtrun::cmd {
 
@@ -18,6 +19,7 @@ struct Invocation {
   std::string second;             // of a command that takes two; empty: not given
   std::vector<std::string> more;  // the words after the second, if that may be repeated
   const Environment& environment;
+  const Times& times;
 
   // The second argument and all that follows: of a command whose second one may be repeated.
   std::vector<std::string> from_second_on() const {

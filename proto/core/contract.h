@@ -1,7 +1,6 @@
 // Names that programs must agree on: protocol versions, environment variables, log layout.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string_view>
 
@@ -18,7 +17,6 @@ inline constexpr int kRendezvousProtocol = 3;
 inline constexpr std::uint32_t kLaunchProtocol = 2;
 // Printed by an agent before its first frame. A shell's greeting may come before it.
 inline constexpr std::string_view kLaunchPreamble("\0dtrun-agent\0\n", 14);
-inline constexpr std::chrono::seconds kLauncherSilence{60};
 
 // Larger than any real job; the product of the two fits an int.
 inline constexpr int kMaxWorkersPerNode = 1 << 14;

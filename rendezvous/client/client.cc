@@ -38,12 +38,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// A coordinator answers a Join within a millisecond, but ten thousand at once take it some seconds.
-constexpr milliseconds kAnswerTimeout{10000};
 constexpr milliseconds kProbeTimeout{1000};
 constexpr milliseconds kOnlyOthersIsPermanent{15000};  // a coordinator of a row of ports starts with its step
 constexpr milliseconds kUnknownNameIsPermanent{15000};  // names of starting containers appear late
-// Attempts, each of kAnswerTimeout: a coordinator may be stopped, or starved, for a while.
+// Attempts, each of Times::answer: a coordinator may be stopped, or starved, for a while.
 constexpr int kSilentIsPermanent = 2;
 // Hosts that have just started agree within this time on one that leads.
 constexpr milliseconds kWithoutLeader{2000};
@@ -301,7 +299,7 @@ Core::Attempt Core::join(const Dialled& dialled) {
   stream->start(channel, stream);
   channel.reset();
   if (watch_) leader_changed();  // there may be another one since it was dialled
-  if (!stream->wait_until_answered(Clock::now() + kAnswerTimeout)) stream->cancel();
+  if (!stream->wait_until_answered(Clock::now() + options_.times.answer)) stream->cancel();
   stream->wait_until_done();
   const Answered answered = drop();
   if (!answered.by_other_run.empty()) return {.why = unavailable(answered.by_other_run), .permanent = true};

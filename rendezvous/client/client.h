@@ -13,6 +13,7 @@
 
 #include "proto/control.pb.h"
 #include "proto/core/status.h"
+#include "proto/core/times.h"
 #include "proto/rendezvous.pb.h"
 #include "rendezvous/identity/job_key.h"
 
@@ -59,6 +60,7 @@ struct ClientOptions {
   std::chrono::milliseconds connect_timeout{5000};
   // A coordinator that sends nothing and answers no ping for this long is taken for lost.
   std::chrono::milliseconds keep_alive_timeout{15000};
+  Times times = {};
 };
 
 class Client {

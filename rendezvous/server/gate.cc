@@ -84,19 +84,19 @@ std::vector<int> listen_on_all(const std::string& address, int port) {
 }  // namespace
 
 std::unique_ptr<Gate> Gate::open(const std::string& address, int port, std::optional<std::size_t> files,
-                                 TurnedAway turned_away) {
+                                 const Times& times, TurnedAway turned_away) {
   std::vector<int> listeners = listen_on_all(address, port);
   if (listeners.empty()) return nullptr;
-  return std::unique_ptr<Gate>(
-      new Gate(std::move(listeners), files.value_or(quarter_of_files()), std::move(turned_away)));
+  const auto limits = AcceptQueue::Limits::within(files.value_or(quarter_of_files()), times);
+  return std::unique_ptr<Gate>(new Gate(std::move(listeners), limits, std::move(turned_away)));
 }
 
-Gate::Gate(std::vector<int> listeners, std::size_t files, TurnedAway turned_away)
+Gate::Gate(std::vector<int> listeners, const AcceptQueue::Limits& limits, TurnedAway turned_away)
     : listeners_(std::move(listeners)),
       port_(port_of(listeners_.front())),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      queue_(AcceptQueue::Limits::within(files)),
+      queue_(limits),
       turned_away_(std::move(turned_away)),
       next_id_(kFirstConnection) {
   watch(wake_, kWake, EPOLLIN);

@@ -31,7 +31,7 @@ class Gate {
   // Listens on the TCP address; it and `files` are as in ServerOptions. Null, and errno, if it cannot.
   // Accepts nothing before start().
   static std::unique_ptr<Gate> open(const std::string& address, int port, std::optional<std::size_t> files,
-                                    TurnedAway turned_away = {});
+                                    const Times& times, TurnedAway turned_away = {});
   ~Gate();
   Gate(const Gate&) = delete;
 
@@ -49,7 +49,7 @@ class Gate {
     std::string peer;
   };
 
-  Gate(std::vector<int> listeners, std::size_t files, TurnedAway turned_away);
+  Gate(std::vector<int> listeners, const AcceptQueue::Limits& limits, TurnedAway turned_away);
   void run();
   bool take_callers();
   void take_turn();

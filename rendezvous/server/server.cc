@@ -48,7 +48,7 @@ KeyValueStore::Limits limits_of(const ServerOptions& options) {
 
 // The gate then closes those that have ended their handshake and make no call.
 constexpr int kHandshakeMs = 5000;
-static_assert(kHandshakeMs < AcceptQueue::kToProve);
+static_assert(kHandshakeMs < Times().first_call.count());
 
 std::shared_ptr<grpc::ServerCredentials> credentials_of(const JobKey& key) {
   set_up_tls();
@@ -107,8 +107,8 @@ class GrpcServer final : public Server {
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
     std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
     if (options.key && !unix_path(options.bind_address)) {
-      gate_ =
-          Gate::open(options.bind_address, options.port, options.unauthenticated_files, options.turned_away);
+      gate_ = Gate::open(options.bind_address, options.port, options.unauthenticated_files, options.times,
+                         options.turned_away);
       if (!gate_) return false;
       std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> watches;
       watches.push_back(std::make_unique<CallWatch>(*gate_));

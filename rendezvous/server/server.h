@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "proto/core/status.h"
+#include "proto/core/times.h"
 #include "rendezvous/identity/job_key.h"
 #include "rendezvous/server/run_view.h"
 #include "rendezvous/wire/peers.h"
@@ -35,6 +36,7 @@ struct ServerOptions {
   // Limit of open files for connections that have not shown the key yet, at least 5; nothing: a quarter of
   // this process' limit, at most 512.
   std::optional<std::size_t> unauthenticated_files = {};
+  Times times = {};
   std::function<void(const std::string&)> notice = {};  // lines for people; one call at a time
   // Called, on any thread, when this host becomes the coordinator after another one was, or could have been.
   std::function<void()> leads = {};

@@ -336,6 +336,21 @@ TEST_CASE("subcommands have the launcher's manners: spellings, beginnings, the l
         "64 dtrun: unknown option --prot, did you mean --port? (dtrun store --help lists all)\n");
 }
 
+TEST_CASE("times for tests: a wrong name or value is refused, and no worker inherits them") {
+  const auto refused = [](const std::string& times) {
+    return dtrun::test::run({kDtrun, "status"}, {"DTRUN_TEST_TIMES=" + times});
+  };
+  CHECK(refused("paus=1").exit_code == 64);
+  CHECK(refused("paus=1").err == "dtrun: DTRUN_TEST_TIMES: unknown time \"paus\", did you mean pause?\n");
+  CHECK(refused("pause").err == "dtrun: DTRUN_TEST_TIMES pause=: expected a number of seconds, 0 or more\n");
+  CHECK(refused("pause=1,until_gone=soon").err ==
+        "dtrun: DTRUN_TEST_TIMES until_gone=soon: expected a number of seconds, 0 or more\n");
+  const Ended job = dtrun::test::run({kDtrun, "--", "/bin/sh", "-c", "echo [$DTRUN_TEST_TIMES]"},
+                                     {"DTRUN_TEST_TIMES=pause=1"});
+  CHECK(job.exit_code == 0);
+  CHECK(job.out == "[default:0] []\n");
+}
+
 TEST_CASE("a mistyped subcommand is answered with the right one; a program of such a name runs") {
   Folder folder;
   std::ofstream(folder.path() / "statsu") << "#!/bin/sh\necho it ran\n";

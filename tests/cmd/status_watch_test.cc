@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "proto/rendezvous.pb.h"
+#include "tests/support/clock.h"
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
 #include "tests/support/process.h"
@@ -33,7 +34,8 @@ using Json = nlohmann::json;
 // A user of its own, as far as `dtrun status` can tell: its jobs are in a folder that nobody else has.
 struct User {
   Folder folder;
-  Words environment{"XDG_RUNTIME_DIR=" + folder.path().string(), "RDZV_ID="};
+  Words environment{"XDG_RUNTIME_DIR=" + folder.path().string(), "RDZV_ID=",
+                    "DTRUN_TEST_TIMES=until_gone=" + std::to_string(soon(std::chrono::seconds(2)).count())};
 
   std::string file(const std::string& name) const { return (folder.path() / name).string(); }
   void touch(const std::string& name) const { std::ofstream(file(name)).close(); }

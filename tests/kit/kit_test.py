@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 sys.dont_write_bytecode = True
 
@@ -142,9 +143,10 @@ class KitTest(unittest.TestCase):
     @long
     def test_without_gloos_connections_recovery_is_as_right_and_slower(self):
         for blind, survivors in ((0, 3), (1, 2)):
-            job = self.run_job(faults="forward:0:9", world=4, blind=blind)
+            # Rank 2 waits for ranks that live. Who cannot be woken is ended by its agent, here after 4 s.
+            with unittest.mock.patch.dict(os.environ, DTRUN_TEST_TIMES=f"pause={soon(4)}"):
+                job = self.run_job(faults="forward:0:9", world=4, blind=blind)
             check_steps(self, job, STEPS)
-            # Rank 2 waits for ranks that live. Who cannot be woken is ended by its agent, after 10 s.
             self.assertEqual(len(self.survivors_of(job)), survivors, job.errors())
             self.assertEqual("did not leave the generation" in job.errors(), bool(blind), job.errors())
 

@@ -43,7 +43,7 @@ class TestAgent {
  public:
   TestAgent(std::string name, const std::string& host, int port,
             milliseconds keep_alive_timeout = milliseconds(15000), const std::optional<JobKey>& key = {},
-            const std::vector<int>& more_ports = {})
+            const std::vector<int>& more_ports = {}, const Times& times = {})
       : name_(std::move(name)) {
     ClientOptions options;
     options.keep_alive_timeout = keep_alive_timeout;
@@ -51,6 +51,7 @@ class TestAgent {
     options.port = port;
     options.key = key;
     options.more_ports = more_ports;
+    options.times = times;
     client_ = Client::start(options, [this](ClientEvent event) { push(std::move(event)); });
   }
 

@@ -8,12 +8,10 @@
 namespace dtrun::agent {
 namespace {
 
-// Workers that were told to leave a generation at once only wait for the microbatch in hand; those of units
-// for the gradients of the step in hand, since they leave it together.
-constexpr Millis kPauseLimit = 10000;
-
 Millis pause_limit(const State& state) {
-  return state.workers.unit > 1 ? std::max(kPauseLimit, state.settings.shutdown_timeout) : kPauseLimit;
+  const Settings& settings = state.settings;
+  return state.workers.unit > 1 ? std::max(settings.pause_limit, settings.shutdown_timeout)
+                                : settings.pause_limit;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 
 #include "agent/core/vocabulary.h"
 #include "proto/core/millis.h"
+#include "proto/core/times.h"
 
 namespace dtrun::agent {
 
@@ -38,6 +39,7 @@ struct Settings {
   std::string host;                   // this node's name
   Millis join_timeout = 600000;
   Millis shutdown_timeout = 30000;
+  Millis pause_limit = Times().pause.count();
   // How long to wait for a lost coordinator. Unset: 30 s if an agent hosted it, which went down with its
   // node; at least join_timeout for a `dtrun store`, which will be started again, and if is_replaced.
   std::optional<Millis> read_timeout;

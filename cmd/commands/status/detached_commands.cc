@@ -22,6 +22,7 @@ int come_back(const Invocation& invocation, Purpose purpose, Prepare prepare) {
   if (!run.ok()) return fail(run.status());
   set_up_log("dtrun");
   LaunchPlan plan = plan_to_come_back(run.value(), purpose);
+  plan.times = invocation.times;
   prepare(plan);
   const bool to_the_end = plan.attach.follow();
   bool ended = false;

@@ -3,21 +3,15 @@
 #include "proto/core/exit_codes.h"
 
 namespace dtrun::cmd {
-namespace {
-
-// A store that is started again is back by then, and knows its runs. An agent's coordinator does not come
-// back.
-constexpr std::chrono::seconds kUntilGone{10};
-
-}  // namespace
 
 std::optional<Status> EndOfWatch::see(const Observation& look, Time now) {
   switch (look.found) {
     case Observation::Finding::kOver:
-      if (!until_.empty())
-        return Status(kExitUnavailable, "run " + run_id_ + " is over, exit code " +
-                                            std::to_string(look.exit_code) + ", and was not seen " + until_);
-      return Status(exit_status_ ? look.exit_code : kExitOk, "");
+      if (!settings_.until.empty())
+        return Status(kExitUnavailable, "run " + settings_.run_id + " is over, exit code " +
+                                            std::to_string(look.exit_code) + ", and was not seen " +
+                                            settings_.until);
+      return Status(settings_.exit_status ? look.exit_code : kExitOk, "");
     case Observation::Finding::kRun:
       seen_ = true;
       missed_since_.reset();
@@ -26,25 +20,26 @@ std::optional<Status> EndOfWatch::see(const Observation& look, Time now) {
     case Observation::Finding::kNoAnswer:
       break;
   }
-  const bool may_begin = !until_.empty() && look.exit_code != kExitNoPermission;
+  const bool may_begin = !settings_.until.empty() && look.exit_code != kExitNoPermission;
   if (!seen_) return may_begin ? std::nullopt : std::optional(unknown(look));
   if (!missed_since_) missed_since_ = now;
-  if (now - *missed_since_ < kUntilGone) return std::nullopt;
+  if (now - *missed_since_ < settings_.until_gone) return std::nullopt;
   return lost(look);
 }
 
 Status EndOfWatch::unknown(const Observation& look) const {
   if (look.found == Observation::Finding::kNoAnswer) return Status(look.exit_code, look.why);
-  return Status(kExitUnavailable, "no run " + run_id_ + " at " + where_ +
+  return Status(kExitUnavailable, "no run " + settings_.run_id + " at " + settings_.where +
                                       ": it has not begun, or is over and forgotten (dtrun status "
                                       "--rdzv_endpoint " +
-                                      where_ + " shows all that it knows)");
+                                      settings_.where + " shows all that it knows)");
 }
 
 Status EndOfWatch::lost(const Observation& look) const {
-  const std::string gone = look.found == Observation::Finding::kNoAnswer
-                               ? "the coordinator of run " + run_id_ + " at " + where_ + " is gone"
-                               : "run " + run_id_ + " is no longer known at " + where_;
+  const std::string gone =
+      look.found == Observation::Finding::kNoAnswer
+          ? "the coordinator of run " + settings_.run_id + " at " + settings_.where + " is gone"
+          : "run " + settings_.run_id + " is no longer known at " + settings_.where;
   return Status(kExitUnavailable, gone +
                                       ", and did not say how the run ended (see what its agents said, or "
                                       "report.json in their --log_dir)");

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "proto/core/status.h"
+#include "proto/core/times.h"
 
 namespace dtrun::cmd {
 
@@ -22,13 +23,14 @@ class EndOfWatch {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // `where`: the endpoint. `exit_status`: end with the run's exit code, else with 0. `until`: the phase that
-  // is waited for, also while the run is not known yet; empty: all of the run is watched.
-  EndOfWatch(std::string run_id, std::string where, bool exit_status, std::string until = "")
-      : run_id_(std::move(run_id)),
-        where_(std::move(where)),
-        exit_status_(exit_status),
-        until_(std::move(until)) {}
+  struct Settings {
+    std::string run_id, where = {};  // its endpoint
+    bool exit_status = false;        // end with the run's exit code, else with 0
+    // The phase that is waited for, also while the run is not known yet; empty: all of the run is watched.
+    std::string until = {};
+    Times::Duration until_gone = Times().until_gone;
+  };
+  explicit EndOfWatch(Settings settings) : settings_(std::move(settings)) {}
 
   // Nothing while the watch goes on. A status with a message: how the run ended cannot be known, or not as
   // what it is waited for. One without: the run is over, and the watch ends with the status's exit code.
@@ -38,9 +40,7 @@ class EndOfWatch {
   Status unknown(const Observation& look) const;
   Status lost(const Observation& look) const;
 
-  const std::string run_id_, where_;
-  const bool exit_status_;
-  const std::string until_;
+  const Settings settings_;
   bool seen_ = false;
   std::optional<Time> missed_since_;
 };

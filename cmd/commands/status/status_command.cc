@@ -50,6 +50,7 @@ struct StatusQuestion {
   std::optional<RunStatus::Phase> until = {};
   bool open = false;
   std::optional<rendezvous::JobKey> key = {};
+  Times::Duration until_gone = Times().until_gone;
 };
 
 // The status as the coordinator told it, or would have.
@@ -209,7 +210,7 @@ int watch_named(const StatusQuestion& question) {
     return std::nullopt;
   };
   return watch_run({endpoint, text_of(endpoint), question.run_id, question.json, question.exit_status,
-                    question.until, left_word, key_for(address.value(), question.key)});
+                    question.until, left_word, key_for(address.value(), question.key), question.until_gone});
 }
 
 int show_end(const agent::EndedJob& ended, const std::filesystem::path& folder,
@@ -278,7 +279,8 @@ int run_status(const Invocation& invocation) {
                           .json = options.flag("json"),
                           .watch = options.flag("watch"),
                           .exit_status = options.flag("exit_status"),
-                          .open = options.flag("open")};
+                          .open = options.flag("open"),
+                          .until_gone = invocation.times.until_gone};
   const std::string& named = invocation.argument;
   const bool is_folder = named.find('/') != std::string::npos || (!named.empty() && is_run_folder(named));
   if (!named.empty() && !is_folder) question.run_id = named;

@@ -29,8 +29,11 @@ class Watcher {
   explicit Watcher(const WatchedRun& watched)
       : watched_(watched),
         view_(watched.json, !watched.until && isatty(STDOUT_FILENO) != 0),
-        watch_(watched.run_id, watched.where, watched.exit_status,
-               watched.until ? rendezvous::kPhaseNames[*watched.until] : "") {}
+        watch_({.run_id = watched.run_id,
+                .where = watched.where,
+                .exit_status = watched.exit_status,
+                .until = watched.until ? rendezvous::kPhaseNames[*watched.until] : "",
+                .until_gone = watched.until_gone}) {}
 
   int run() {
     for (;;) {

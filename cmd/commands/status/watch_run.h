@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cmd/options/values.h"
+#include "proto/core/times.h"
 #include "proto/rendezvous.pb.h"
 #include "rendezvous/identity/job_key.h"
 
@@ -21,6 +22,7 @@ struct WatchedRun {
   // How the run ended, if an agent of this host left word of an end at or after `since` (seconds since 1970).
   std::function<std::optional<rendezvous::v1::RunStatus>(double since)> left_word;
   std::optional<rendezvous::JobKey> key = {};
+  Times::Duration until_gone = Times().until_gone;
 };
 
 // The exit code: with `exit_status` the run's, else 0; 69 if the run is not known, its coordinator went away

@@ -4,10 +4,13 @@
 
 namespace dtrun::rendezvous {
 
-AcceptQueue::Limits AcceptQueue::Limits::within(std::size_t files) {
+AcceptQueue::Limits AcceptQueue::Limits::within(std::size_t files, const Times& times) {
   const std::size_t places = std::max<std::size_t>(files / 4, 1);
   const std::size_t left = files - std::min(files, 2 * places + 1);
-  return {.waiting = std::max<std::size_t>(left, 2), .places = places};
+  return {.waiting = std::max<std::size_t>(left, 2),
+          .places = places,
+          .to_greet = times.hello.count(),
+          .to_prove = times.first_call.count()};
 }
 
 std::optional<AcceptQueue::Id> AcceptQueue::arrived(Id id, Millis now) {
@@ -39,12 +42,12 @@ AcceptQueue::Turn AcceptQueue::take_turn(Millis now) {
     count_failure();
   };
   std::erase_if(waiting_, [&](const auto& entry) {
-    const bool late = !entry.second.greeted && now >= entry.second.since + kToGreet;
+    const bool late = !entry.second.greeted && now >= entry.second.since + limits_.to_greet;
     if (late) close(entry.first);
     return late;
   });
   std::erase_if(places_, [&](const Place& place) {
-    const bool late = !place.failed && now >= place.since + kToProve;
+    const bool late = !place.failed && now >= place.since + limits_.to_prove;
     if (late) close(place.id);
     return late || (place.failed && now >= place.since + kPlaceTime);
   });

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "proto/core/millis.h"
+#include "proto/core/times.h"
 
 namespace dtrun::rendezvous {
 
@@ -21,18 +22,17 @@ class AcceptQueue {
  public:
   using Id = std::uint64_t;
 
-  static constexpr Millis kToGreet = 5000;  // from its arrival
-  static constexpr Millis kToProve = 5500;  // from the beginning of its handshake
-  static constexpr Millis kPlaceTime =
-      2000;  // from there too: a failed handshake keeps its place for so long
+  // From the beginning of a handshake: a failed one keeps its place for so long.
+  static constexpr Millis kPlaceTime = 2000;
 
   struct Limits {
     std::size_t waiting = 255;  // connections before their handshake
     std::size_t places = 128;   // for handshakes
+    Millis to_greet = Times().hello.count(), to_prove = Times().first_call.count();
 
     // Limits that fit into `files` open files: a handshake takes two, and one is kept for a new connection
     // that replaces a waiting one. At least one place and two waiting connections.
-    static Limits within(std::size_t files);
+    static Limits within(std::size_t files, const Times& times = {});
   };
   explicit AcceptQueue(const Limits& limits) : limits_(limits) {}
 

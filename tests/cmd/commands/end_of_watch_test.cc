@@ -11,7 +11,7 @@ namespace {
 
 // Looks at a run, at times in seconds.
 struct Watched {
-  EndOfWatch watch{"job7", "h:1", true};
+  EndOfWatch watch{{.run_id = "job7", .where = "h:1", .exit_status = true}};
 
   std::optional<Status> see(Finding found, int at, int exit_code = 0) {
     const Observation look{found, exit_code, found == Finding::kNoAnswer ? "no coordinator at h:1" : ""};
@@ -28,7 +28,7 @@ TEST_CASE("a watch goes on until its run is over, and ends with the run's exit c
   CHECK(watched.see(Finding::kOver, 100001, 137)->exit_code() == 137);
   CHECK(watched.see(Finding::kOver, 100001, 137)->message() == "");
   CHECK(watched.see(Finding::kOver, 100001, 0)->exit_code() == 0);
-  EndOfWatch plain("job7", "h:1", false);
+  EndOfWatch plain({.run_id = "job7", .where = "h:1"});
   CHECK(plain.see({Finding::kOver, 137, ""}, {})->exit_code() == 0);
 }
 
@@ -45,7 +45,7 @@ TEST_CASE("a run that nobody knows of is refused at once, with the way to find i
 }
 
 TEST_CASE("a phase is waited for from before the run's begin to its end") {
-  EndOfWatch watch("job7", "h:1", false, "stopping");
+  EndOfWatch watch({.run_id = "job7", .where = "h:1", .until = "stopping"});
   CHECK_FALSE(watch.see({Finding::kNoAnswer, 69, "no coordinator at h:1"}, {}));
   CHECK_FALSE(watch.see({Finding::kNoSuchRun, 0, ""}, {}));
   CHECK(watch.see({Finding::kNoAnswer, 77, "another key"}, {})->exit_code() == 77);

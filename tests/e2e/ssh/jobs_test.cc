@@ -78,12 +78,13 @@ TEST_CASE(
     "a host that waits takes the place of one that is lost, and one that is missing at the start is told "
     "of") {
   if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
-  const SshHosts hosts({.hosts = alike(5)});
+  const SshHosts hosts({.hosts = alike(5, impatient())});
   hosts.stop_sshd(4);
   Process job(launch(hosts, 5,
                      {"--nnodes", "2:3", "--nproc_per_node", "1", "--", "sh", "-c",
                       "echo rank $RANK of $WORLD_SIZE at $(hostname) generation $TORCHELASTIC_RESTART_COUNT; "
-                      "sleep 1000 & wait"}));
+                      "sleep 1000 & wait"}),
+              {impatient()});
   const auto up = [&] {
     std::vector<int> at;
     for (int host = 0; host < 4; ++host)
@@ -98,7 +99,7 @@ TEST_CASE(
   job.signal(SIGINT);
   CHECK(job.end().exit_code == 130);
   for (int host = 0; host < 4; ++host)
-    CHECK_MESSAGE(is_idle(hosts, host, Process::Duration(70000)), running_on(hosts, host));
+    CHECK_MESSAGE(is_idle(hosts, host, Process::Duration(30000)), running_on(hosts, host));
 }
 
 TEST_CASE("hosts behind a jump host that refuses most logins at once all come up") {

@@ -5,12 +5,22 @@
 #include <vector>
 
 #include "tests/e2e/ssh/ssh_hosts.h"
+#include "tests/support/clock.h"
 #include "tests/support/files.h"
 #include "tests/support/skip.h"
 
 namespace dtrun::test {
 
-inline std::vector<SshHost> alike(int count) { return std::vector<SshHost>(static_cast<std::size_t>(count)); }
+// A launcher and its agents that have this in their environment are parted by silence soon.
+inline std::string impatient() {
+  return "DTRUN_TEST_TIMES=launcher_silence=" + std::to_string(soon(std::chrono::seconds(8)).count());
+}
+
+// `environment` ("NAME=value"): of what is run there over ssh.
+inline std::vector<SshHost> alike(int count, const std::string& environment = "") {
+  const std::string set = environment.empty() ? "" : "SetEnv " + environment + "\n";
+  return std::vector<SshHost>(static_cast<std::size_t>(count), SshHost{.sshd = set});
+}
 
 // dtrun with `words` behind the first `count` hosts, typed on the login host.
 inline std::vector<std::string> launch(const SshHosts& hosts, int count,

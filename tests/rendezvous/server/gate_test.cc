@@ -49,7 +49,7 @@ void connect_and_greet(int fd, int port) {
 }
 
 TEST_CASE("a gate that may not open another file waits until it may, and takes no processor for that") {
-  const auto gate = Gate::open("127.0.0.1", 0, 50);
+  const auto gate = Gate::open("127.0.0.1", 0, 50, {});
   REQUIRE(gate);
   std::array<std::promise<int>, 2> handed_over;
   std::size_t count = 0;

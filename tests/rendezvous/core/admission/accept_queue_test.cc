@@ -11,7 +11,8 @@ namespace {
 
 using Id = AcceptQueue::Id;
 using Ids = std::vector<Id>;
-constexpr Millis kPlaceTime = AcceptQueue::kPlaceTime, kToProve = AcceptQueue::kToProve;
+constexpr Millis kPlaceTime = AcceptQueue::kPlaceTime;
+constexpr Millis kToGreet = AcceptQueue::Limits().to_greet, kToProve = AcceptQueue::Limits().to_prove;
 
 void greet(AcceptQueue& queue, Id first, Id last, Millis now = 0) {
   for (Id id = first; id <= last; ++id) {
@@ -32,9 +33,9 @@ TEST_CASE("who says hello begins at once, who says nothing never does and goes a
   CHECK(!queue.arrived(2, 100));
   queue.greeted(2);
   CHECK(queue.take_turn(100).begin == Ids{2});
-  CHECK(queue.take_turn(99 + AcceptQueue::kToGreet).close.empty());
+  CHECK(queue.take_turn(99 + kToGreet).close.empty());
   queue.proven(2);
-  CHECK(queue.take_turn(100 + AcceptQueue::kToGreet).close == Ids{1});
+  CHECK(queue.take_turn(100 + kToGreet).close == Ids{1});
   CHECK(queue.waiting() == 0);
   CHECK(queue.next_deadline(0) == kNever);
 }
@@ -146,7 +147,7 @@ TEST_CASE("the silent whose time is over are failures, too") {
   AcceptQueue queue({.waiting = 2, .places = 2});
   for (const Id id : {1, 2}) REQUIRE(!queue.arrived(id, 0));
   CHECK(queue.is_full());
-  CHECK(queue.take_turn(AcceptQueue::kToGreet).close == Ids{1, 2});
+  CHECK(queue.take_turn(kToGreet).close == Ids{1, 2});
   for (const Id id : {3, 4}) REQUIRE(!queue.arrived(id, 6000));
   CHECK(!queue.is_full());
 }

@@ -1,0 +1,27 @@
+// Times that dtrun waits for by itself and no option sets. Their users get them as settings, so that a test
+// of what happens then need not last as long.
+#pragma once
+
+#include <chrono>
+
+namespace dtrun {
+
+struct Times {
+  using Duration = std::chrono::milliseconds;
+
+  // A launcher and an agent on another host that hear nothing from each other for this long are parted.
+  Duration launcher_silence{60000};
+  // A coordinator answers a Join within a millisecond, but ten thousand at once take it some seconds.
+  Duration answer{10000};
+  // A connection to a coordinator with a key: from its arrival to its TLS hello, and from the beginning of
+  // its handshake to its first call.
+  Duration hello{5000}, first_call{5500};
+  // Workers that were told to leave a generation at once only wait for the microbatch in hand; those of units
+  // for the gradients of the step in hand, since they leave it together.
+  Duration pause{10000};
+  // A store that is started again is back by then, and knows its runs. An agent's coordinator does not come
+  // back.
+  Duration until_gone{10000};
+};
+
+}  // namespace dtrun
