@@ -1,14 +1,13 @@
-// Preloaded into an agent: a name service that learns a second after the first question that all names are
-// this machine's.
+// Preloaded into an agent: a name service that learns after three questions that all names are this
+// machine's.
 #include <dlfcn.h>
 #include <netdb.h>
 
-#include <chrono>
+#include <atomic>
 
 extern "C" int getaddrinfo(const char*, const char* service, const addrinfo* hints, addrinfo** found) {
-  using Clock = std::chrono::steady_clock;
-  static const auto first = Clock::now();
+  static std::atomic<int> asked = 0;
   static const auto real = reinterpret_cast<decltype(&getaddrinfo)>(dlsym(RTLD_NEXT, "getaddrinfo"));
-  if (Clock::now() < first + std::chrono::seconds(1)) return EAI_NONAME;
+  if (++asked <= 3) return EAI_NONAME;
   return real("127.0.0.1", service, hints, found);
 }

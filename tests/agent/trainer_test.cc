@@ -169,7 +169,11 @@ TEST_CASE("too few nodes within the join timeout is exit code 69") {
 
 TEST_CASE("the loss of a node restarts the other's workers with the nodes that are left") {
   const std::string port = free_port();
-  const std::string script = "echo world $WORLD_SIZE; [ $WORLD_SIZE = 1 ] || exec sleep 1000";
+  const Folder folder;
+  const std::string met = folder / "met";
+  // The first may begin alone, where the second comes late.
+  const std::string script =
+      "echo world $WORLD_SIZE; [ $WORLD_SIZE = 1 ] && [ -e " + met + " ] || exec sleep 1000";
   const std::vector<std::string> options = {"--nodes", "2", "--min_nodes", "1", "--port", port};
   std::vector<std::string> argv = options;
   argv.insert(argv.end(), {"--", "/bin/sh", "-c", script});
@@ -178,6 +182,7 @@ TEST_CASE("the loss of a node restarts the other's workers with the nodes that a
   Process second(agent(argv));
   REQUIRE(first.wait_for_out("world 2"));
   REQUIRE(second.wait_for_out("world 2"));
+  dtrun::test::write_text(met, "");
   second.signal(SIGKILL);
   CHECK(first.wait() == 0);
   CHECK(first.out().find("world 1") != std::string::npos);
