@@ -33,14 +33,13 @@ void write_images(const fs::path& folder, unsigned seed) {
 class Job {
  public:
   Job(const fs::path& data, int workers)
-      : agent_(training(
+      : agent_(endless_training(
             [&] {
               std::vector<std::string> options = standalone(workers);
               options.insert(options.end(), {"--max_restarts", "3"});
               return options;
             }(),
-            folder_ / "out",
-            {"data.path=" + data.string(), "train.max_steps=1000000", "train.save_steps=0"})) {}
+            folder_ / "out", {"data.path=" + data.string(), "train.save_steps=0"})) {}
 
   // Of the workers that have loaded so far, in their order: whether each has read the images.
   std::vector<bool> loaded() {
@@ -63,9 +62,7 @@ class Job {
   }
   std::vector<pid_t> workers() const { return children_of(agent_.pid(), "dtrun-worker"); }
   Process& agent() { return agent_; }
-  bool trains() const {
-    return eventually([&] { return metrics_lines(folder_ / "out") > 0; });
-  }
+  bool trains() const { return dtrun::test::trains(folder_ / "out", 1); }
 
  private:
   const Folder folder_;

@@ -2,14 +2,13 @@
 // for CUDA and NCCL (tests/cuda_on_cpu).
 #pragma once
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "tests/e2e/stop_points.h"
 #include "tests/e2e/training.h"
 #include "tests/support/fake_gpus.h"
 
@@ -19,26 +18,6 @@ using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
 inline constexpr int kGpus = 8;
-
-// The programs side by side, in a folder of the build's file system.
-class GpuSite {
- public:
-  GpuSite() {
-    std::filesystem::create_directories(path());
-    std::filesystem::create_hard_link(kDtrun, path() / "dtrun");
-    std::filesystem::create_hard_link(DTRUN_BIN_DIR "/../tests/gpu_worker", path() / "dtrun-worker");
-  }
-  ~GpuSite() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path(), ignored);
-  }
-  GpuSite(const GpuSite&) = delete;
-  std::filesystem::path path() const { return path_; }
-
- private:
-  const std::filesystem::path path_ =
-      std::filesystem::path(DTRUN_BIN_DIR) / ("gpu_lab." + std::to_string(getpid()));
-};
 
 struct Model {
   std::string name;
@@ -87,8 +66,7 @@ class Lab {
                         {"logging_steps", 1}}}};
     const std::string file = (folder_ / (output + ".json")).string();
     write_text(file, config.dump());
-    Words argv{(site_.path() / "dtrun").string(), "--standalone", "--nproc_per_node",
-               std::to_string(workers)};
+    Words argv{programs_.dtrun(), "--standalone", "--nproc_per_node", std::to_string(workers)};
     argv.insert(argv.end(), options.begin(), options.end());
     argv.push_back(file);
     argv.insert(argv.end(), overrides.begin(), overrides.end());
@@ -99,6 +77,12 @@ class Lab {
     more.push_back("DTRUN_TEST_GPUS=" + std::to_string(kGpus));
     return more;
   }
+  // Variables of a job whose workers stop there.
+  Words stopped(const std::vector<Stop>& stops, const std::string& name) const {
+    const std::filesystem::path marks = output(name + " marks");
+    std::filesystem::create_directory(marks);
+    return {variable_of(stops, marks)};
+  }
   Ended run(const Words& argv, const Words& more = {}) const { return Process(argv, variables(more)).end(); }
   std::filesystem::path output(const std::string& name) const { return folder_ / name; }
   std::string model(const std::string& name) const {
@@ -106,7 +90,7 @@ class Lab {
   }
 
  private:
-  const GpuSite site_;
+  const Programs programs_{DTRUN_BIN_DIR "/../tests/gpu_worker"};
   const FakeGpus gpus_;
   const Folder folder_;
 };

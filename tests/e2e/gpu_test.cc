@@ -13,14 +13,18 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// So many that a job is still under way when the test has seen its first ones.
-int steps_to_meet(const Model& one) { return one.name == "mlp" ? 300 : 12; }
+// The mlp, which takes the least time, and the others.
+enum class Chosen { kMlp, kOthers };
 
-}  // namespace
+std::vector<Model> chosen_models(Chosen chosen) {
+  std::vector<Model> all = models();
+  std::erase_if(all, [&](const Model& one) { return (one.name == "mlp") != (chosen == Chosen::kMlp); });
+  return all;
+}
 
-TEST_CASE("the same bytes on 1, 2, 4 and 8 GPUs, and in every order that CUDA leaves open") {
+void divide(Chosen chosen) {
   const Lab lab;
-  for (const Model& one : models()) {
+  for (const Model& one : chosen_models(chosen)) {
     CAPTURE(one.name);
     const Ended alone = lab.run(lab.job(one, 1, one.name, 4));
     REQUIRE_MESSAGE(alone.exit_code == 0, alone.err);
@@ -46,145 +50,41 @@ TEST_CASE("the same bytes on 1, 2, 4 and 8 GPUs, and in every order that CUDA le
   }
 }
 
+void disturb(Chosen chosen) {
+  const Lab lab;
+  constexpr int kForever = 1'000'000'000, kMore = 4;
+  for (const Model& one : chosen_models(chosen)) {
+    if (one.name == "gpt2 in fp32") continue;
+    CAPTURE(one.name);
+    const fs::path output = lab.output(one.name);
+    const Words steady{"train.lr_scheduler_type=constant"};
+    Process job(lab.job(one, 2, one.name, kForever, steady, {"--max_restarts", "1"}),
+                lab.variables({"DTRUN_TEST_REST=2"}));
+    REQUIRE_MESSAGE(trains(output, 2), job.err());
+    kill(workers_of(job, 2)[1], SIGKILL);
+    REQUIRE_MESSAGE(job.wait_for_err("going on with 2 workers"), job.err());
+    CHECK(trains(output, steps_done(output) + 2));
+    job.signal(SIGTERM);
+    CHECK(job.end().exit_code == 143);
+    const auto [stopped, bytes] = newest_checkpoint(output);
+    const Ended resumed = lab.run(lab.job(one, 3, one.name, stopped + kMore, steady));
+    CHECK_MESSAGE(resumed.exit_code == 0, resumed.err);
+    CHECK(says(resumed, "resumed from step " + std::to_string(stopped)));
+
+    const Ended calm = lab.run(lab.job(one, 1, one.name + " calm", stopped + kMore, steady));
+    REQUIRE_MESSAGE(calm.exit_code == 0, calm.err);
+    CHECK(lab.model(one.name) == lab.model(one.name + " calm"));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the same bytes on 1, 2, 4 and 8 GPUs, and in every order that CUDA leaves open") {
+  divide(Chosen::kMlp);
+}
+
 TEST_CASE("a kill, and a stop with a resume on another number of GPUs, change no byte") {
-  const Lab lab;
-  for (const Model& one : models()) {
-    if (one.name == "gpt2 in fp32") continue;
-    CAPTURE(one.name);
-    const int steps = steps_to_meet(one);
-    Process killed(lab.job(one, 2, one.name + " killed", steps, {}, {"--max_restarts", "1"}),
-                   lab.variables());
-    REQUIRE(eventually([&] { return metrics_lines(lab.output(one.name + " killed")) >= 2; }));
-    const std::vector<pid_t> workers = children_of(killed.pid(), "dtrun-worker");
-    REQUIRE(workers.size() == 2);
-    kill(workers[1], SIGKILL);
-    const Ended a = killed.end();
-    CHECK_MESSAGE(a.exit_code == 0, a.err);
-
-    Process stopped(lab.job(one, 2, one.name + " stopped", steps), lab.variables());
-    REQUIRE(eventually([&] { return metrics_lines(lab.output(one.name + " stopped")) >= 2; }));
-    stopped.signal(SIGTERM);
-    CHECK(stopped.end().exit_code == 143);
-    const Ended b = lab.run(lab.job(one, 3, one.name + " stopped", steps));
-    CHECK_MESSAGE(b.exit_code == 0, b.err);
-    CHECK(says(b, "resumed from step "));
-
-    const Ended calm = lab.run(lab.job(one, 1, one.name, steps));
-    REQUIRE_MESSAGE(calm.exit_code == 0, calm.err);
-    CHECK(lab.model(one.name + " killed") == lab.model(one.name));
-    CHECK(lab.model(one.name + " stopped") == lab.model(one.name));
-  }
-}
-
-TEST_CASE(
-    "all workers killed at once go on from the host's memory, without a checkpoint and to the same bytes") {
-  const Lab lab;
-  for (const Model& one : models()) {
-    if (one.name == "gpt2 in fp32") continue;
-    CAPTURE(one.name);
-    const int steps = steps_to_meet(one);
-    const std::string name = one.name + " copied";
-    Process killed(
-        lab.job(one, 2, name, steps, {"train.save_strategy=no", "recovery.in_memory_checkpoint_steps=2"},
-                {"--max_restarts", "1"}),
-        lab.variables());
-    REQUIRE(eventually([&] { return metrics_lines(lab.output(name)) >= 4; }));
-    for (const pid_t worker : children_of(killed.pid(), "dtrun-worker")) kill(worker, SIGKILL);
-    const Ended ended = killed.end();
-    CHECK_MESSAGE(ended.exit_code == 0, ended.err);
-    CHECK_MESSAGE(says(ended, ", from the host's memory"), ended.err);
-    CHECK_FALSE(says(ended, "begins again"));
-    const Ended calm = lab.run(lab.job(one, 1, one.name, steps));
-    REQUIRE_MESSAGE(calm.exit_code == 0, calm.err);
-    CHECK(lab.model(name) == lab.model(one.name));
-  }
-}
-
-TEST_CASE("local replicas on GPUs: the same bytes whoever computes them, also where workers are killed") {
-  const Lab lab;
-  const Model one = models()[2];
-  const Words replicas{"train.local_replicas=2",   "train.sync_every=4",
-                       "train.outer_momentum=0.5", "train.outer_learning_rate=0.7",
-                       "train.save_strategy=no",   "recovery.in_memory_checkpoint_steps=4"};
-  const int steps = 300;
-  REQUIRE(lab.run(lab.job(one, 1, "one", steps, replicas)).exit_code == 0);
-  for (const int workers : {2, 4}) {
-    CAPTURE(workers);
-    const std::string name = "on " + std::to_string(workers);
-    const Ended ended = lab.run(lab.job(one, workers, name, steps, replicas));
-    REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
-    CHECK(lab.model(name) == lab.model("one"));
-  }
-  // Of two workers with a replica, and of one that has the other alone.
-  for (const std::size_t lost : {0, 2}) {
-    CAPTURE(lost);
-    const std::string name = "without " + std::to_string(lost);
-    Process killed(lab.job(one, 3, name, steps, replicas, {"--max_restarts", "1"}), lab.variables());
-    REQUIRE(eventually([&] { return metrics_lines(lab.output(name)) >= 4; }));
-    const std::vector<pid_t> workers = children_of(killed.pid(), "dtrun-worker");
-    REQUIRE(workers.size() == 3);
-    kill(workers[lost], SIGKILL);
-    const Ended ended = killed.end();
-    CHECK_MESSAGE(ended.exit_code == 0, ended.err);
-    CHECK_MESSAGE(says(ended, "going on at step "), ended.err);
-    CHECK(lab.model(name) == lab.model("one"));
-  }
-}
-
-TEST_CASE(
-    "batch norms over all microbatches: the same bytes on 1, 2 and 3 GPUs, which wait for a lost worker's "
-    "where "
-    "their own memory is too small") {
-  const Model norms{"resnet",
-                    {{"type", "resnet"}, {"stem", "cifar"}, {"depths", {1, 1}}, {"embedding_size", 8}},
-                    {{"type", "synthetic"}, {"samples", 600}, {"shape", {1, 12, 12}}}};
-  const Words all{"train.batch_norm_group=0"};
-  constexpr int kSteps = 12;
-  std::string alone;
-  {
-    const Lab lab;
-    for (const int workers : {1, 2, 3}) {
-      CAPTURE(workers);
-      const std::string name = "on " + std::to_string(workers);
-      const Ended ended = lab.run(lab.job(norms, workers, name, kSteps, all));
-      REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
-      if (workers == 1) alone = lab.model(name);
-      CHECK(lab.model(name) == alone);
-    }
-    CHECK_FALSE(alone.empty());
-  }
-  const Lab small(", \"memory\": 600000");
-  const Ended refused = small.run(small.job(norms, 1, "out", kSteps, all));
-  CHECK(refused.exit_code == 78);
-  CHECK_MESSAGE(says(refused, "not enough memory: the worker needs "), refused.err);
-  CHECK_MESSAGE(says(refused, " (each GPU, NVIDIA H200). "), refused.err);
-  Process killed(small.job(norms, 2, "out", kSteps, all, {"--max_restarts", "1"}), small.variables());
-  REQUIRE(eventually([&] { return metrics_lines(small.output("out")) >= 2; }));
-  const std::vector<pid_t> workers = children_of(killed.pid(), "dtrun-worker");
-  REQUIRE(workers.size() == 2);
-  kill(workers[1], SIGKILL);
-  const Ended ended = killed.end();
-  CHECK_MESSAGE(ended.exit_code == 0, ended.err);
-  CHECK_MESSAGE(says(ended, "going on at step "), ended.err);
-  CHECK_MESSAGE(!says(ended, " with 1 worker"), ended.err);  // as it does where there is memory
-  CHECK(small.model("out") == alone);
-}
-
-TEST_CASE("a checkpoint goes from the GPU to the CPU and back, and the change is told") {
-  const Lab lab;
-  Model one = models()[0];
-  one.bf16 = false;
-  REQUIRE(lab.run(lab.job(one, 2, "out", 3)).exit_code == 0);
-  const Ended cpu = lab.run(lab.job(one, 2, "out", 6, {"device=cpu"}));
-  CHECK_MESSAGE(cpu.exit_code == 0, cpu.err);
-  CHECK_MESSAGE(says(cpu, "the checkpoint of step 3 was computed on NVIDIA "), cpu.err);
-  const Ended back = lab.run(lab.job(one, 2, "out", 9));
-  CHECK_MESSAGE(back.exit_code == 0, back.err);
-  CHECK_MESSAGE(says(back, "the checkpoint of step 6 was computed on cpu, "), back.err);
-  REQUIRE(lab.run(lab.job(one, 1, "calm", 9, {"device=cpu"})).exit_code == 0);
-  const double moved = last_train_line(lab.output("out"))["loss"],
-               stayed = last_train_line(lab.output("calm"))["loss"];
-  CHECK(moved == doctest::Approx(stayed).epsilon(1e-3));
+  disturb(Chosen::kMlp);
 }
 
 TEST_CASE("where there is no room, it says for what, how much, and what would fit") {
@@ -233,6 +133,113 @@ TEST_CASE("what a worker finds wrong with its GPU is one line") {
   CHECK(fault({"DTRUN_TEST_GPU_FAULT=every-call:100"}).find("there is no GPU for this worker") !=
         std::string::npos);
   CHECK(fault({"NVIDIA_TF32_OVERRIDE=1"}).find("NVIDIA_TF32_OVERRIDE=1 is set") != std::string::npos);
+}
+
+TEST_SUITE("long") {
+  TEST_CASE("the same bytes on 1, 2 and 4 GPUs, of the other models") { divide(Chosen::kOthers); }
+
+  TEST_CASE("a kill and a stop change no byte, of the other models") { disturb(Chosen::kOthers); }
+
+  TEST_CASE(
+      "all workers killed at once go on from the host's memory, without a checkpoint and to the same bytes") {
+    const Lab lab;
+    constexpr int kSteps = 8;
+    for (const Model& one : models()) {
+      if (one.name == "gpt2 in fp32") continue;
+      CAPTURE(one.name);
+      const std::string name = one.name + " copied";
+      const Ended ended = lab.run(
+          lab.job(one, 2, name, kSteps, {"train.save_strategy=no", "recovery.in_memory_checkpoint_steps=2"},
+                  {"--max_restarts", "1"}),
+          lab.stopped(killed_together("updated", {0, 1}, 5), name));
+      CHECK_MESSAGE(ended.exit_code == 0, ended.err);
+      CHECK_MESSAGE((says(ended, "going on at step 4 of 8 with ") && says(ended, ", from the host's memory")),
+                    ended.err);
+      CHECK_FALSE(says(ended, "begins again"));
+      const Ended calm = lab.run(lab.job(one, 1, one.name, kSteps));
+      REQUIRE_MESSAGE(calm.exit_code == 0, calm.err);
+      CHECK(lab.model(name) == lab.model(one.name));
+    }
+  }
+
+  TEST_CASE("local replicas on GPUs: the same bytes whoever computes them, also where workers are killed") {
+    const Lab lab;
+    const Model one = models()[2];
+    const Words replicas{"train.local_replicas=2",   "train.sync_every=4",
+                         "train.outer_momentum=0.5", "train.outer_learning_rate=0.7",
+                         "train.save_strategy=no",   "recovery.in_memory_checkpoint_steps=4"};
+    constexpr int kSteps = 22;
+    REQUIRE(lab.run(lab.job(one, 1, "one", kSteps, replicas)).exit_code == 0);
+    for (const int workers : {2, 4}) {
+      CAPTURE(workers);
+      const std::string name = "on " + std::to_string(workers);
+      const Ended ended = lab.run(lab.job(one, workers, name, kSteps, replicas));
+      REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
+      CHECK(lab.model(name) == lab.model("one"));
+    }
+    // Of two workers with a replica, and of one that has the other alone.
+    for (const int lost : {0, 2}) {
+      CAPTURE(lost);
+      const std::string name = "without " + std::to_string(lost);
+      const Ended ended = lab.run(lab.job(one, 3, name, kSteps, replicas, {"--max_restarts", "1"}),
+                                  lab.stopped({killed("microbatch", lost, 30)}, name));
+      CHECK_MESSAGE(ended.exit_code == 0, ended.err);
+      CHECK_MESSAGE(says(ended, "going on at step "), ended.err);
+      CHECK(lab.model(name) == lab.model("one"));
+    }
+  }
+
+  TEST_CASE(
+      "batch norms over all microbatches: the same bytes on 1, 2 and 3 GPUs, which wait for a lost worker's "
+      "where "
+      "their own memory is too small") {
+    const Model norms{"resnet",
+                      {{"type", "resnet"}, {"stem", "cifar"}, {"depths", {1, 1}}, {"embedding_size", 8}},
+                      {{"type", "synthetic"}, {"samples", 600}, {"shape", {1, 12, 12}}}};
+    const Words all{"train.batch_norm_group=0"};
+    constexpr int kSteps = 6;
+    std::string alone;
+    {
+      const Lab lab;
+      for (const int workers : {1, 2, 3}) {
+        CAPTURE(workers);
+        const std::string name = "on " + std::to_string(workers);
+        const Ended ended = lab.run(lab.job(norms, workers, name, kSteps, all));
+        REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
+        if (workers == 1) alone = lab.model(name);
+        CHECK(lab.model(name) == alone);
+      }
+      CHECK_FALSE(alone.empty());
+    }
+    const Lab small(", \"memory\": 600000");
+    const Ended refused = small.run(small.job(norms, 1, "out", kSteps, all));
+    CHECK(refused.exit_code == 78);
+    CHECK_MESSAGE(says(refused, "not enough memory: the worker needs "), refused.err);
+    CHECK_MESSAGE(says(refused, " (each GPU, NVIDIA H200). "), refused.err);
+    const Ended ended = small.run(small.job(norms, 2, "out", kSteps, all, {"--max_restarts", "1"}),
+                                  small.stopped({killed("updated", 1, 3)}, "out"));
+    CHECK_MESSAGE(ended.exit_code == 0, ended.err);
+    CHECK_MESSAGE(says(ended, "going on at step "), ended.err);
+    CHECK_MESSAGE(!says(ended, " with 1 worker"), ended.err);  // as it does where there is memory
+    CHECK(small.model("out") == alone);
+  }
+
+  TEST_CASE("a checkpoint goes from the GPU to the CPU and back, and the change is told") {
+    const Lab lab;
+    Model one = models()[0];
+    one.bf16 = false;
+    REQUIRE(lab.run(lab.job(one, 2, "out", 3)).exit_code == 0);
+    const Ended cpu = lab.run(lab.job(one, 2, "out", 6, {"device=cpu"}));
+    CHECK_MESSAGE(cpu.exit_code == 0, cpu.err);
+    CHECK_MESSAGE(says(cpu, "the checkpoint of step 3 was computed on NVIDIA "), cpu.err);
+    const Ended back = lab.run(lab.job(one, 2, "out", 9));
+    CHECK_MESSAGE(back.exit_code == 0, back.err);
+    CHECK_MESSAGE(says(back, "the checkpoint of step 6 was computed on cpu, "), back.err);
+    REQUIRE(lab.run(lab.job(one, 1, "calm", 9, {"device=cpu"})).exit_code == 0);
+    const double moved = last_train_line(lab.output("out"))["loss"],
+                 stayed = last_train_line(lab.output("calm"))["loss"];
+    CHECK(moved == doctest::Approx(stayed).epsilon(1e-3));
+  }
 }
 
 }  // namespace dtrun::gpu_test

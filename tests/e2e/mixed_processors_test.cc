@@ -104,12 +104,11 @@ TEST_CASE("such a node that comes later does not disturb the job") {
   if (!has_more()) return skip("the processor has no fused multiply-add");
   const Job job("1:2", "100000000");
   const auto first = job.start({});
-  REQUIRE(eventually([&] { return metrics_lines(job.output()) > 0; }));
+  REQUIRE(trains(job.output(), 1));
   const auto second = job.start(kPlain);
   CHECK(second->wait() == 78);
   CHECK(first->wait_for_err(" was refused: it would compute on cpu, "));
-  const long lines = metrics_lines(job.output());
-  CHECK(eventually([&] { return metrics_lines(job.output()) > lines; }));
+  CHECK(trains(job.output(), steps_done(job.output()) + 1));
   first->signal(SIGTERM);
   CHECK_MESSAGE(first->wait() == 128 + SIGTERM, first->err());
   CHECK(first->err().find("going on") == std::string::npos);

@@ -4,8 +4,11 @@
 #include <signal.h>
 
 #include <array>
+#include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +32,10 @@ struct Model {
   int batch_norm_group = 1;
 };
 
+// Text's rows, images in groups, and norms for which microbatches wait; and the others, of which each
+// operation has its own tests.
+enum class Chosen { kFew, kOthers };
+
 // Sentences that are always the same.
 std::string sentences() {
   const std::array words{"worker", "agent", "node", "rank", "step", "bucket", "gradient", "checkpoint"};
@@ -41,7 +48,7 @@ std::string sentences() {
   return text;
 }
 
-std::vector<Model> models(const Folder& folder) {
+std::vector<Model> models(const Folder& folder, std::optional<Chosen> chosen = {}) {
   write_text(folder / "sentences.txt", sentences());
   const Json text{{"type", "text"},
                   {"path", (folder / "sentences.txt").string()},
@@ -105,12 +112,15 @@ std::vector<Model> models(const Folder& folder) {
   all.back().batch_norm_group = 0;
   all.push_back(all[0]);
   all.back().name += " in local replicas", all.back().local_replicas = 4;
+  const std::set<std::string> few{"gpt2", "convnet", "resnet"};
+  if (chosen)
+    std::erase_if(all, [&](const Model& one) { return few.contains(one.name) != (chosen == Chosen::kFew); });
   return all;
 }
 
 // Its job with this output directory, in a file beside it.
 std::vector<std::string> job(const Model& model, const std::vector<std::string>& options,
-                             const std::filesystem::path& output, int steps,
+                             const std::filesystem::path& output, long steps,
                              const std::vector<std::string>& overrides = {}) {
   Json config{{"output_dir", output.string()},
               {"model", model.model},
@@ -121,6 +131,7 @@ std::vector<std::string> job(const Model& model, const std::vector<std::string>&
                 {"micro_batch_size", 3},
                 {"optim", "adamw"},
                 {"learning_rate", 0.003},
+                {"lr_scheduler_type", "constant"},
                 {"weight_decay", 0.1},
                 {"max_grad_norm", 1.0},
                 {"bf16", model.bf16},
@@ -142,17 +153,14 @@ std::vector<std::string> job(const Model& model, const std::vector<std::string>&
   return argv;
 }
 
-}  // namespace
-
-TEST_CASE("the same bytes for any number of workers and lanes, and with what is computed again") {
+void divide(Chosen chosen) {
   const Folder texts;
-  for (const Model& one : models(texts)) {
+  for (const Model& one : models(texts, chosen)) {
     CAPTURE(one.name);
     const Folder folder;
     const Ended alone = run(job(one, standalone(1), folder / "1", 12));
     REQUIRE_MESSAGE(alone.exit_code == 0, alone.err);
-    for (const auto& shape : {std::pair{1, 2}, {2, 1}, {3, 1}, {4, 1}}) {
-      const int workers = shape.first, lanes = shape.second;
+    for (const auto& [workers, lanes] : {std::pair{1, 2}, {2, 1}, {3, 1}, {4, 1}}) {
       CAPTURE(workers);
       CAPTURE(lanes);
       const auto output = folder / (std::to_string(workers) + "x" + std::to_string(lanes));
@@ -163,40 +171,56 @@ TEST_CASE("the same bytes for any number of workers and lanes, and with what is 
   }
 }
 
-TEST_CASE("a kill, and a stop with a resume by another number of workers, change no byte") {
-  constexpr int kSteps = 120;
+void disturb(Chosen chosen) {
+  constexpr long kForever = 1'000'000'000, kMore = 6;
   const Folder texts;
-  for (const Model& one : models(texts)) {
+  for (const Model& one : models(texts, chosen)) {
     CAPTURE(one.name);
     const Folder folder;
-    std::vector<std::string> options = standalone(2);
-    options.insert(options.end(), {"--max_restarts", "1"});
-    Process killed(job(one, options, folder / "killed", kSteps));
-    REQUIRE(eventually([&] { return metrics_lines(folder / "killed") >= 4; }));
-    const std::vector<pid_t> workers = children_of(killed.pid(), "dtrun-worker");
-    REQUIRE(workers.size() == 2);
-    kill(workers[0], SIGKILL);
-    const Ended a = killed.end();
-    CHECK_MESSAGE(a.exit_code == 0, a.err);
+    const auto output = folder / "out";
+    Process disturbed(resting(job(one, joined(standalone(2), {"--max_restarts", "1"}), output, kForever)));
+    REQUIRE_MESSAGE(trains(output, 4), disturbed.err());
+    kill(workers_of(disturbed, 2)[0], SIGKILL);
     // What a replica had was the killed worker's alone; on a quick machine there is a checkpoint by then.
-    const bool back = a.err.find("resumed from step ") != std::string::npos ||
-                      a.err.find("it begins again") != std::string::npos;
-    CHECK_MESSAGE((one.local_replicas > 1 ? back : a.err.find("going on at step ") != std::string::npos),
-                  a.err);
+    const auto goes_on = [&] {
+      const std::string said = disturbed.err();
+      return one.local_replicas > 1
+                 ? contains(said, "resumed from step ") || contains(said, "it begins again")
+                 : contains(said, "going on at step ") && contains(said, "going on with 2 workers");
+    };
+    REQUIRE_MESSAGE(eventually(goes_on), disturbed.err());
+    CHECK(trains(output, steps_done(output) + 4));
+    disturbed.signal(SIGTERM);
+    CHECK(disturbed.end().exit_code == 143);
+    const auto [stopped, bytes] = newest_checkpoint(output);
+    const Ended resumed = run(job(one, standalone(3), output, stopped + kMore, one.overrides));
+    CHECK_MESSAGE(resumed.exit_code == 0, resumed.err);
+    CHECK(contains(resumed.err, "resumed from step " + std::to_string(stopped)));
 
-    Process stopped(job(one, standalone(2), folder / "stopped", kSteps));
-    REQUIRE(eventually([&] { return metrics_lines(folder / "stopped") >= 4; }));
-    stopped.signal(SIGTERM);
-    CHECK(stopped.end().exit_code == 143);
-    const Ended b = run(job(one, standalone(3), folder / "stopped", kSteps, one.overrides));
-    CHECK_MESSAGE(b.exit_code == 0, b.err);
-    CHECK(b.err.find("resumed from step ") != std::string::npos);
-
-    const Ended calm = run(job(one, standalone(1, 2), folder / "calm", kSteps));
+    const Ended calm = run(job(one, standalone(1, 2), folder / "calm", stopped + kMore,
+                               {"train.save_steps=" + std::to_string(stopped)}));
     REQUIRE_MESSAGE(calm.exit_code == 0, calm.err);
-    CHECK(model(folder / "killed") == model(folder / "calm"));
-    CHECK(model(folder / "stopped") == model(folder / "calm"));
+    char name[32];
+    std::snprintf(name, sizeof name, "step-%08d", stopped);
+    CHECK(bytes == read_text(folder / "calm" / "checkpoints" / name / "model.safetensors"));
+    CHECK(model(output) == model(folder / "calm"));
   }
+}
+
+}  // namespace
+
+TEST_CASE("the same bytes for any number of workers and lanes, and with what is computed again") {
+  divide(Chosen::kFew);
+}
+
+TEST_CASE("a kill, and a stop with a resume by another number of workers, change no byte") {
+  disturb(Chosen::kFew);
+}
+
+TEST_SUITE("long") {
+  TEST_CASE("the same bytes for any division, of the other models") { divide(Chosen::kOthers); }
+
+  TEST_CASE("a kill and a stop change no byte, of the other models") { disturb(Chosen::kOthers); }
 }
 
 TEST_CASE(

@@ -1,10 +1,11 @@
 // The promise: the same config gives the same bytes, for any division of the work and any failures. Real
-// dtrun, real workers, the real data set.
+// dtrun, real workers; the division also on the real data set.
 #include <doctest/doctest.h>
 #include <signal.h>
 
 #include <cstdlib>
 
+#include "tests/e2e/stop_points.h"
 #include "tests/e2e/training.h"
 
 namespace dtrun::promise_test {
@@ -13,26 +14,11 @@ using namespace dtrun::test;
 
 namespace {
 
-// 24 steps of 128 samples with a checkpoint every 5: short, and no checkpoint falls on the last step. Images
-// are changed at random, which no division of the work may change.
-std::vector<std::string> command(const std::vector<std::string>& options, const std::filesystem::path& output,
-                                 const std::vector<std::string>& more = {}) {
-  std::vector<std::string> overrides{"train.max_steps=24", "train.save_steps=5", "data.random_crop_padding=2",
-                                     "data.random_horizontal_flip=0.5"};
-  overrides.insert(overrides.end(), more.begin(), more.end());
-  return training(options, output, overrides);
-}
-
-// One worker, one lane, no failure: the result that every other run must equal.
-const std::string& undisturbed() {
-  static const std::string bytes = [] {
-    Folder directory;
-    const Ended ended = run(command(standalone(1), directory / "out"));
-    REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
-    return model(directory / "out");
-  }();
-  return bytes;
-}
+// A checkpoint every 5 steps: none falls on the last one. Images are changed at random, which no division of
+// the work may change.
+const std::vector<std::string> kJob{"train.save_steps=5", "data.random_crop_padding=2",
+                                    "data.random_horizontal_flip=0.5"};
+const std::vector<std::string> kShort = joined(kJob, {"train.max_steps=24"});
 
 // The number that follows `words` in a text; -1 if they are not in it.
 long number_after(const std::string& words, const std::string& text) {
@@ -43,46 +29,47 @@ long number_after(const std::string& words, const std::string& text) {
 }  // namespace
 
 TEST_CASE("two lanes, and 2, 3 or 4 workers, give the bytes of one worker with one lane") {
-  for (const auto& shape : {std::pair{1, 2}, {2, 1}, {3, 1}, {4, 1}, {2, 2}}) {
-    const int workers = shape.first;
-    const int lanes = shape.second;
+  const Folder directory;
+  const auto trained = [&](int workers, int lanes) {
     CAPTURE(workers);
     CAPTURE(lanes);
-    Folder directory;
-    const Ended ended = run(command(standalone(workers, lanes), directory / "out"));
+    const auto output = directory / (std::to_string(workers) + "x" + std::to_string(lanes));
+    const Ended ended = run(training_on_real_images(standalone(workers, lanes), output, kShort));
     REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
-    CHECK(model(directory / "out") == undisturbed());
-  }
+    return model(output);
+  };
+  const std::string alone = trained(1, 1);
+  for (const auto& [workers, lanes] : {std::pair{1, 2}, {2, 1}, {3, 1}, {4, 1}, {2, 2}})
+    CHECK(trained(workers, lanes) == alone);
 }
 
 TEST_CASE("two agents with 1 and 2 workers give the bytes of one worker") {
   Folder directory;
   const std::string endpoint = "127.0.0.1:" + std::to_string(free_port());
   const auto node = [&](const std::string& workers) {
-    return command({"--nnodes", "2", "--rdzv_endpoint", endpoint, "--rdzv_id", "pair", "--nproc_per_node",
-                    workers, "--lanes", "1"},
-                   directory / "out");
+    return training({"--nnodes", "2", "--rdzv_endpoint", endpoint, "--rdzv_id", "pair", "--nproc_per_node",
+                     workers, "--lanes", "1"},
+                    directory / "out", kShort);
   };
   Process first(node("1")), second(node("2"));
   const Ended a = first.end(), b = second.end();
   CHECK_MESSAGE(a.exit_code == 0, a.err);
   CHECK_MESSAGE(b.exit_code == 0, b.err);
-  CHECK(model(directory / "out") == undisturbed());
+  CHECK(model(directory / "out") == quiet_model(24, kJob));
 }
 
 TEST_CASE("a worker killed between two checkpoints changes no byte") {
-  Folder directory;
+  const Site calm;
+  const Ended alone = run(calm.command(standalone(1), kShort));
+  REQUIRE_MESSAGE(alone.exit_code == 0, alone.err);
   for (const std::string recovery : {"memory", "checkpoint"}) {
     CAPTURE(recovery);
+    const Site site;
     std::vector<std::string> options = standalone(2);
     options.insert(options.end(), {"--max_restarts", "1", "--recovery", recovery});
-    // More steps than elsewhere, so that the kill finds the run in its middle.
-    Process job(command(options, directory / recovery, {"train.max_steps=150"}));
-    REQUIRE(eventually(
-        [&] { return metrics_lines(directory / recovery) >= 13 && has_checkpoint(directory / recovery); }));
-    const std::vector<pid_t> workers = children_of(job.pid(), "dtrun-worker");
-    REQUIRE(workers.size() == 2);
-    kill(workers[1], SIGKILL);
+    Stop stop = killed("updated", 1, 13);
+    stop.after = {"out/checkpoints/step-00000010"};
+    Process job(site.command(options, kShort), site.environment({stop}));
     const Ended ended = job.end();
     CAPTURE(ended.err);
     CHECK(ended.exit_code == 0);
@@ -93,44 +80,37 @@ TEST_CASE("a worker killed between two checkpoints changes no byte") {
       CHECK(number_after("going on at step ", ended.err) >= 12);
       CHECK(ended.err.find("done again") == std::string::npos);
     } else {
-      const long from = number_after("resumed from step ", ended.err);
-      CHECK(from >= 5);
-      CHECK(from % 5 == 0);
+      CHECK(number_after("resumed from step ", ended.err) == 10);
     }
+    CHECK(model(site.output()) == model(calm.output()));
   }
-  const Ended calm = run(command(standalone(2), directory / "calm", {"train.max_steps=150"}));
-  REQUIRE_MESSAGE(calm.exit_code == 0, calm.err);
-  CHECK(model(directory / "memory") == model(directory / "calm"));
-  CHECK(model(directory / "checkpoint") == model(directory / "calm"));
 }
 
 TEST_CASE("a run stopped by SIGTERM and resumed with another number of workers changes no byte") {
   Folder directory;
-  Process job(command(standalone(2), directory / "stopped", {"train.max_steps=150"}));
-  REQUIRE(eventually([&] { return metrics_lines(directory / "stopped") >= 13; }));
+  Process job(endless_training(standalone(2), directory / "out", kJob));
+  REQUIRE(trains(directory / "out", 13));
   job.signal(SIGTERM);
   const Ended stopped = job.end();
   CHECK_MESSAGE(stopped.exit_code == 143, stopped.err);
-  CHECK_FALSE(std::filesystem::exists(directory / "stopped/model.safetensors"));
+  CHECK_FALSE(std::filesystem::exists(directory / "out/model.safetensors"));
 
-  const Ended resumed = run(command(standalone(3), directory / "stopped", {"train.max_steps=150"}));
-  REQUIRE_MESSAGE(resumed.exit_code == 0, resumed.err);
-  const long at = number_after("stopped after step ", stopped.err);
+  const int at = static_cast<int>(number_after("stopped after step ", stopped.err));
   CHECK_MESSAGE(at >= 12, stopped.err);
+  const Ended resumed = run(training(standalone(3), directory / "out",
+                                     joined(kJob, {"train.max_steps=" + std::to_string(at + 24)})));
+  REQUIRE_MESSAGE(resumed.exit_code == 0, resumed.err);
   CHECK_MESSAGE(number_after("resumed from step ", resumed.err) == at, resumed.err);
-  const Ended calm = run(command(standalone(1), directory / "calm", {"train.max_steps=150"}));
-  REQUIRE_MESSAGE(calm.exit_code == 0, calm.err);
-  CHECK(model(directory / "stopped") == model(directory / "calm"));
+  CHECK(model(directory / "out") == quiet_model(at + 24, kJob));
 }
 
 TEST_CASE("once restarts are used up, the job ends with the first failure's code and names the culprit") {
   Folder directory;
   std::vector<std::string> options = standalone(2);
   options.insert(options.end(), {"--max_restarts", "0"});
-  Process job(command(options, directory / "out", {"train.max_steps=2000"}));
-  REQUIRE(eventually([&] { return metrics_lines(directory / "out") >= 3; }));
-  const std::vector<pid_t> workers = children_of(job.pid(), "dtrun-worker");
-  REQUIRE(workers.size() == 2);
+  Process job(endless_training(options, directory / "out"));
+  REQUIRE(trains(directory / "out", 3));
+  const std::vector<pid_t> workers = workers_of(job, 2);
   kill(workers[0], SIGKILL);
   const Ended ended = job.end();
   CHECK_MESSAGE(ended.exit_code == 137, ended.err);
@@ -141,14 +121,12 @@ TEST_CASE("once restarts are used up, the job ends with the first failure's code
 
 TEST_CASE("kill -9 of the agent leaves no worker alive") {
   Folder directory;
-  Process job(command(standalone(2), directory / "out", {"train.max_steps=2000"}));
-  REQUIRE(eventually([&] { return metrics_lines(directory / "out") >= 3; }));
-  const std::vector<pid_t> workers = children_of(job.pid(), "dtrun-worker");
-  REQUIRE(workers.size() == 2);
+  Process job(endless_training(standalone(2), directory / "out"));
+  REQUIRE(trains(directory / "out", 3));
+  const std::vector<pid_t> workers = workers_of(job, 2);
   job.signal(SIGKILL);
   CHECK(job.end().exit_code == 137);
-  for (pid_t worker : workers)
-    CHECK(eventually([&] { return kill(worker, 0) != 0; }, std::chrono::seconds(10)));
+  for (pid_t worker : workers) CHECK(eventually([&] { return kill(worker, 0) != 0; }));
 }
 
 }  // namespace dtrun::promise_test

@@ -7,6 +7,9 @@
 // there. It creates b, waits until c is there (or all of several, separated by ','), and sends itself the
 // signal. If b was there already, nothing happens: so a replacement is not killed in turn. All but rank may
 // be left out.
+//
+// With DTRUN_TEST_REST it rests for so many milliseconds before each microbatch of training: a job without an
+// end takes no processor's time to speak of while a test waits for something else.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -24,6 +27,7 @@
 #include <vector>
 
 #include "cmd/worker_main.h"
+#include "tests/support/clock.h"
 #include "worker/base/stop_point.h"
 #include "worker/device/cuda_device.h"
 
@@ -92,14 +96,17 @@ bool create(const std::string& path) {
 }
 
 void wait_for(const std::string& path) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const dtrun::test::Patience patience(std::chrono::seconds(60));
   while (!exists(path)) {
-    if (std::chrono::steady_clock::now() > deadline) refuse("waited in vain for " + path);
+    if (patience.is_over()) refuse("waited in vain for " + path);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 
+std::chrono::milliseconds rest{0};
+
 void pass(StopPoint point) {
+  if (point == StopPoint::kMicrobatch) std::this_thread::sleep_for(rest);
   for (Stop& stop : stops()) {
     if (stop.point != point || (!stop.given.empty() && !exists(stop.given))) continue;
     if (stop.passed.fetch_add(1) + 1 != stop.count) continue;
@@ -161,9 +168,11 @@ dtrun::worker::CudaLaunches launches() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const char* rank = std::getenv("RANK");
-  if (const char* text = std::getenv("DTRUN_TEST_STOP"); text != nullptr && rank != nullptr) {
-    for (const std::string& one : separated(text, ';')) take(one, std::atoi(rank));
+  if (const char* rank = std::getenv("RANK"); rank != nullptr) {
+    if (const char* text = std::getenv("DTRUN_TEST_STOP"); text != nullptr)
+      for (const std::string& one : separated(text, ';')) take(one, std::atoi(rank));
+    if (const char* text = std::getenv("DTRUN_TEST_REST"); text != nullptr)
+      rest = std::chrono::milliseconds(std::atoi(text));
     dtrun::worker::stop_point_hook = pass;
   }
   return dtrun::worker::worker_main(argc, argv, launches());

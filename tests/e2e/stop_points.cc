@@ -6,8 +6,6 @@
 #include <sstream>
 #include <utility>
 
-#include "tests/support/small_images.h"
-
 namespace dtrun::test {
 namespace {
 
@@ -38,25 +36,20 @@ Curve curve_of(const fs::path& output) {
   return curve;
 }
 
-const fs::path& data() {
-  static const Folder folder;
-  static const bool written = [] {
-    write_idx(folder.path(), "train-images-idx3-ubyte", "train-labels-idx1-ubyte", 1100, 1);
-    write_idx(folder.path(), "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", 250, 2);
-    return true;
-  }();
-  REQUIRE(written);
-  return folder.path();
-}
-
+// So large batches that the job goes through its data more than once; and the last steps' rate is another
+// one.
 std::vector<std::string> overrides() {
-  return {"data.path=" + data().string(), "train.max_steps=" + std::to_string(kSteps),
-          "train.save_steps=" + std::to_string(kSaveSteps), "train.eval_steps=" + std::to_string(kEvalSteps)};
+  return {"train.global_batch_size=128",
+          "train.micro_batch_size=16",
+          "train.lr_scheduler_type=cosine",
+          "train.max_steps=" + std::to_string(kSteps),
+          "train.save_steps=" + std::to_string(kSaveSteps),
+          "train.eval_steps=" + std::to_string(kEvalSteps)};
 }
 
-int next_site() {
-  static int count = 0;
-  return ++count;
+std::filesystem::path worker() {
+  const char* other = std::getenv("DTRUN_TEST_WORKER");  // built with a sanitizer
+  return other != nullptr ? other : DTRUN_BIN_DIR "/../tests/stop_point_worker";
 }
 
 struct Calm {
@@ -98,45 +91,26 @@ std::vector<Stop> killed_together(const std::string& point, const std::vector<in
   return stops;
 }
 
-Site::Site()
-    : path_(fs::path(DTRUN_BIN_DIR) / "../tests" /
-            ("site-" + std::to_string(getpid()) + "-" + std::to_string(next_site()))) {
-  fs::create_directories(path());
-  fs::create_hard_link(kDtrun, path() / "dtrun");
-  const char* other = std::getenv("DTRUN_TEST_WORKER");  // built with a sanitizer
-  fs::create_hard_link(other != nullptr ? other : DTRUN_BIN_DIR "/../tests/stop_point_worker",
-                       path() / "dtrun-worker");
-}
+Site::Site() : programs_(worker()) {}
 
-Site::~Site() {
-  std::error_code ignored;
-  fs::remove_all(path(), ignored);
-}
-
-std::vector<std::string> Site::environment(const std::vector<Stop>& stops) const {
+std::string variable_of(const std::vector<Stop>& stops, const fs::path& marks) {
   std::string text = "DTRUN_TEST_STOP=";
   for (const Stop& stop : stops) {
     text += stop.point + ":rank=" + std::to_string(stop.rank) + ":count=" + std::to_string(stop.count) +
             ":signal=" + std::to_string(stop.signal);
-    if (!stop.given.empty()) text += ":given=" + mark(stop.given).string();
-    if (!stop.once.empty()) text += ":once=" + mark(stop.once).string();
+    if (!stop.given.empty()) text += ":given=" + (marks / stop.given).string();
+    if (!stop.once.empty()) text += ":once=" + (marks / stop.once).string();
     for (const std::string& name : stop.after)
-      text += (&name == &stop.after.front() ? ":after=" : ",") + mark(name).string();
+      text += (&name == &stop.after.front() ? ":after=" : ",") + (marks / name).string();
     text += ";";
   }
-  return {text};
+  return text;
 }
 
 std::vector<std::string> Site::command(const std::vector<std::string>& options,
                                        const std::vector<std::string>& more) const {
-  std::vector<std::string> argv = training(options, output(), overrides());
-  // A quarter of the arithmetic, which a sanitizer makes 50 times slower; the parameters, and so the buckets,
-  // are about as they were.
-  if (std::none_of(more.begin(), more.end(),
-                   [](const std::string& one) { return one.starts_with("model."); }))
-    argv.push_back("model.channels=[4, 50]");
-  argv.insert(argv.end(), more.begin(), more.end());
-  argv.front() = (path() / "dtrun").string();
+  std::vector<std::string> argv = training(options, output(), joined(overrides(), more));
+  argv.front() = programs_.dtrun();
   return argv;
 }
 

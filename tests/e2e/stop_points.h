@@ -32,25 +32,28 @@ struct Stop {
 };
 
 Stop killed(const std::string& point, int rank, int count = 1);
+// What tells the workers of them; marks are in that folder.
+std::string variable_of(const std::vector<Stop>& stops, const std::filesystem::path& marks);
 // No worker dies before all have come there.
 std::vector<Stop> killed_together(const std::string& point, const std::vector<int>& ranks, int count);
 
-// A folder beside the build's programs, so that they can be linked to.
+// A job's programs, output and marks.
 class Site {
  public:
   Site();
-  ~Site();
-  Site(const Site&) = delete;
-  std::filesystem::path path() const { return path_; }
+  std::filesystem::path path() const { return programs_.path(); }
+  std::string dtrun() const { return programs_.dtrun(); }
   std::filesystem::path output() const { return path() / "out"; }
   std::filesystem::path mark(const std::string& name) const { return path() / name; }
 
-  std::vector<std::string> environment(const std::vector<Stop>& stops) const;
+  std::vector<std::string> environment(const std::vector<Stop>& stops) const {
+    return {variable_of(stops, path())};
+  }
   std::vector<std::string> command(const std::vector<std::string>& options,
                                    const std::vector<std::string>& more = {}) const;
 
  private:
-  const std::filesystem::path path_;
+  const Programs programs_;
 };
 
 // Makes the run without a failure, whose result every other run must equal, if that is not done yet.

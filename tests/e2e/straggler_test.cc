@@ -86,7 +86,7 @@ class Job {
  public:
   explicit Job(const Groups& all) : groups(all) {
     for (int node = 0; node < kNodes; ++node) agents_.push_back(start(node));
-    REQUIRE(eventually([&] { return metrics_lines(output()) >= 20; }, std::chrono::minutes(2)));
+    REQUIRE(trains(output(), 20));
   }
 
   fs::path output() const { return hosts.seen_from_here(0, "out"); }
@@ -109,7 +109,7 @@ class Job {
   }
   static std::vector<std::string> config(int steps) {
     return {"train.max_steps=" + std::to_string(steps), "train.lr_scheduler_type=constant",
-            "train.save_steps=50", "train.global_batch_size=512"};
+            "train.save_steps=50", "train.global_batch_size=512", "train.micro_batch_size=16"};
   }
 
   const Groups& groups;
@@ -135,9 +135,9 @@ class Job {
 };
 
 void expect_named(const Job& job) {
-  const auto planted = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   CHECK_MESSAGE(eventually([&] { return job.names(kDisturbed); }, kPatience), job.verdict().dump());
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - planted;
+  const std::chrono::duration<double> took = watch.wall();
   MESSAGE("after " << took.count() << " s: " << job.verdict().dump());
 }
 

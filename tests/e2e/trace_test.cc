@@ -39,21 +39,17 @@ class TwoNodes {
       const Words options = {"--nnodes", "2",         "--nproc_per_node", "2",           "--rdzv_endpoint",
                              endpoint(), "--rdzv_id", "traced",           "--node_rank", std::to_string(node),
                              "--lanes",  "1",         "--max_restarts",   "2",           "--insecure"};
-      const Words argv = training(options, hosts_.directory() / "out", config(1'000'000));
+      const Words argv = endless_training(options, hosts_.directory() / "out", {"train.save_steps=10"});
       jobs_.push_back(
           std::make_unique<Process>(hosts_.on(node, node == 1 ? joined(kOtherClock, argv) : argv)));
     }
-    REQUIRE_MESSAGE(eventually([&] { return lines() >= 3; }, std::chrono::minutes(2)), job(0).err());
+    REQUIRE_MESSAGE(trains(output(), 3), job(0).err());
   }
 
-  static Words config(int steps) {
-    return {"train.max_steps=" + std::to_string(steps), "train.save_steps=10",
-            "train.lr_scheduler_type=constant"};
-  }
   static std::string endpoint() { return Hosts::address(0) + ":29411"; }
   Process& job(int node) { return *jobs_[static_cast<std::size_t>(node)]; }
+  const Hosts& hosts() const { return hosts_; }
   std::filesystem::path output() const { return hosts_.seen_from_here(0, "out"); }
-  long lines() const { return metrics_lines(output()); }
   std::vector<pid_t> workers(int node) { return children_of(job(node).pid(), "dtrun-worker"); }
 
   Words trace(const Words& options) const {
@@ -165,7 +161,7 @@ TEST_SUITE("namespaces") {
 
     // Whoever traces is killed: the next one waits until the nodes have given that trace up.
     Process gone(job.trace({"--steps", "1000"}));
-    REQUIRE(eventually([&] { return contains(gone.err(), "tracing run traced until "); }));
+    REQUIRE(gone.wait_for_err("tracing run traced until "));
     const Words again = job.trace({"--steps", "1"});
     CHECK(contains(run(again).err, "another dtrun trace of this run is under way"));
     kill(gone.pid(), SIGKILL);
@@ -175,7 +171,7 @@ TEST_SUITE("namespaces") {
 
     // One that is interrupted writes what there is, and has told the nodes that it is over.
     Process interrupted(job.trace({"--steps", "1000"}));
-    REQUIRE(eventually([&] { return contains(interrupted.err(), "tracing run traced until "); }));
+    REQUIRE(interrupted.wait_for_err("tracing run traced until "));
     kill(interrupted.pid(), SIGINT);
     const Ended cut = interrupted.end();
     CHECK_MESSAGE(cut.exit_code == 128 + SIGINT, cut.err);
@@ -186,9 +182,8 @@ TEST_SUITE("namespaces") {
 
     // A worker is killed meanwhile.
     Process through(job.trace({"--steps", "300"}));
-    REQUIRE(eventually([&] { return contains(through.err(), "tracing run traced until "); }));
-    const long begun = job.lines();
-    REQUIRE(eventually([&] { return job.lines() >= begun + 20; }));
+    REQUIRE(through.wait_for_err("tracing run traced until "));
+    REQUIRE(trains(job.output(), steps_done(job.output()) + 20));
     const std::vector<pid_t> before = job.workers(1);
     REQUIRE_FALSE(before.empty());
     kill(before.back(), SIGKILL);
@@ -200,17 +195,7 @@ TEST_SUITE("namespaces") {
     CHECK_MESSAGE(turns.contains("last of process " + std::to_string(before.back())), json(turns).dump());
     CHECK_MESSAGE(turns.contains("generation 2"), json(turns).dump());
 
-    for (int node : {0, 1}) job.job(node).signal(SIGTERM);
-    for (int node : {0, 1}) {
-      const Ended ended = job.job(node).end(std::chrono::minutes(4));
-      CHECK_MESSAGE(ended.exit_code == 128 + SIGTERM, ended.err);
-    }
-    const auto [steps, bytes] = newest_checkpoint(job.output());
-    REQUIRE(steps > 0);
-    const Folder quiet;
-    const Ended alone = run(training(standalone(2), quiet / "out", TwoNodes::config(steps)));
-    REQUIRE_MESSAGE(alone.exit_code == 0, alone.err);
-    CHECK(bytes == model(quiet / "out"));
+    end_as_calm({&job.job(0), &job.job(1)}, {job.output(), job.hosts().seen_from_here(1, "out")});
   }
 }
 

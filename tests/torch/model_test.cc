@@ -56,7 +56,7 @@ void check_model(const std::string& code_text, const std::vector<std::string>& m
   const std::string python = python_with_torch();
   const Folder folder;
   const auto output = folder.path() / "out";
-  Process training_run(training(standalone(2), output, joined({"train.max_steps=60"}, model)));
+  Process training_run(training_on_real_images(standalone(2), output, joined({"train.max_steps=60"}, model)));
   REQUIRE_MESSAGE(training_run.wait(kLong) == 0, training_run.err());
   const auto code = folder.path() / "load.py";
   std::ofstream(code) << code_text;

@@ -39,7 +39,8 @@ void ends_with_the_bytes_of_one_worker(Pods& pods, int steps) {
   for (const int index : pods.indices())
     CHECK_MESSAGE(pods.container(index).wait(kPatience) == 0, pods.said());
   const Folder alone;
-  Process one(training(standalone(1), alone / "out", {"train.max_steps=" + std::to_string(steps)}));
+  Process one(
+      training_on_real_images(standalone(1), alone / "out", {"train.max_steps=" + std::to_string(steps)}));
   REQUIRE_MESSAGE(one.wait(kPatience) == 0, one.err());
   CHECK(model(pods.output()) == model(alone / "out"));
 }

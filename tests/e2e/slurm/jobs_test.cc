@@ -94,14 +94,14 @@ std::string expected(const std::vector<std::string>& job) {
   std::string& bytes = known[job];
   if (!bytes.empty()) return bytes;
   const Folder folder;
-  const Ended ended = run(training(standalone(1), folder / "out", job));
+  const Ended ended = run(training_on_real_images(standalone(1), folder / "out", job));
   REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
   return bytes = model(folder / "out");
 }
 
 std::vector<std::string> job_in(const std::filesystem::path& output, const std::vector<std::string>& job,
                                 const std::vector<std::string>& options = {}) {
-  return training(joined({"--lanes", "1"}, options), output, job);
+  return training_on_real_images(joined({"--lanes", "1"}, options), output, job);
 }
 
 // The last step of a line of training, by each attempt to run the job.
@@ -117,7 +117,7 @@ std::vector<long> steps_of(const std::filesystem::path& output) {
 }
 
 bool trains(const std::filesystem::path& output, long lines = 20) {
-  return eventually([&] { return metrics_lines(output) >= lines; });
+  return eventually([&] { return steps_done(output) >= lines; });
 }
 
 // Every step once, in order: the run went on at the step at which it had stopped.

@@ -112,7 +112,7 @@ TEST_CASE("the trainer on three hosts, of which one has no dtrun, makes the mode
   if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
   const std::vector<std::string> job{"train.max_steps=40", "train.save_steps=20"};
   Folder elsewhere;
-  REQUIRE(run(training(standalone(1), elsewhere / "out", job)).exit_code == 0);
+  REQUIRE(run(training_on_real_images(standalone(1), elsewhere / "out", job)).exit_code == 0);
 
   SshNetwork network{.hosts = alike(3)};
   network.hosts[2].dtrun = Installed::kNothing;
@@ -130,7 +130,7 @@ TEST_CASE("the host with the coordinator is lost: another one takes over, and th
   if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
   const std::vector<std::string> steps{"train.max_steps=400", "train.save_steps=1000000"};
   Folder elsewhere;
-  REQUIRE(run(training(standalone(1), elsewhere / "out", steps)).exit_code == 0);
+  REQUIRE(run(training_on_real_images(standalone(1), elsewhere / "out", steps)).exit_code == 0);
 
   const SshHosts hosts({.hosts = alike(3)});
   put_config(hosts);
@@ -140,7 +140,7 @@ TEST_CASE("the host with the coordinator is lost: another one takes over, and th
                              lost_after_two_seconds(), "job.json", "output_dir=out", "train.eval_steps=0",
                              "train.logging_steps=1"},
                             steps)));
-  REQUIRE_MESSAGE(eventually([&] { return metrics_lines(out(0)) > 10; }), job.err());
+  REQUIRE_MESSAGE(eventually([&] { return steps_done(out(0)) > 10; }), job.err());
   for (const SshHosts::Running& process : hosts.processes(0))
     if (contains(process.command, "dtrun agent")) kill(process.pid, SIGKILL);
   CHECK_MESSAGE(job.wait() == 0, job.err());
