@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -11,7 +10,6 @@
 
 #include "tests/e2e/hosts.h"
 #include "tests/e2e/training.h"
-#include "tests/support/files.h"
 #include "tests/support/skip.h"
 
 namespace dtrun::doctor_test {
@@ -72,14 +70,15 @@ class Cluster {
 
   // The report, the same on all hosts.
   Told doctor(const Words& more = {}) const {
-    const auto begin = std::chrono::steady_clock::now();
+    soon(std::chrono::seconds(1));  // so long each node waits for the others' names and addresses
+    const Stopwatch watch;
     std::vector<std::unique_ptr<Process>> all;
     for (int host = 0; host < count_; ++host)
       if (host != left_out_) all.push_back(start(host, more));
     std::vector<Ended> ends;
     for (const auto& one : all) ends.push_back(one->end());
     Told told{.exit_code = ends.front().exit_code, .output = ends.front().out + ends.front().err};
-    told.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    told.seconds = std::chrono::duration<double>(watch.wall()).count();
     for (const Ended& one : ends) {
       CHECK_MESSAGE(one.exit_code == told.exit_code, one.err);
       CHECK_MESSAGE(one.out == ends.front().out, one.out);
@@ -258,11 +257,12 @@ TEST_CASE("a node that does not come is told after the wait, and the others are 
 }
 
 TEST_CASE("a job whose nodes do not meet ends with the doctor's line for that job") {
-  const Ended ended = run({kDtrun, "--nnodes", "2", "--rdzv_endpoint", "127.0.0.1:29417", "--nproc_per_node",
-                           "1", "--rdzv_conf", "join_timeout=1", "--", "true"});
+  const std::string endpoint = "127.0.0.1:" + std::to_string(free_port());
+  const Ended ended = run({kDtrun, "--nnodes", "2", "--rdzv_endpoint", endpoint, "--nproc_per_node", "1",
+                           "--rdzv_conf", "join_timeout=1", "--", "true"});
   CHECK(ended.exit_code == 69);
   CHECK_MESSAGE(
-      ended.err.ends_with("on every node: dtrun doctor --nnodes 2 --rdzv_endpoint 127.0.0.1:29417\n"),
+      ended.err.ends_with("on every node: dtrun doctor --nnodes 2 --rdzv_endpoint " + endpoint + "\n"),
       ended.err);
 }
 
