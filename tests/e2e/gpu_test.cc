@@ -59,7 +59,7 @@ void disturb(Chosen chosen) {
     const fs::path output = lab.output(one.name);
     const Words steady{"train.lr_scheduler_type=constant"};
     Process job(lab.job(one, 2, one.name, kForever, steady, {"--max_restarts", "1"}),
-                lab.variables({"DTRUN_TEST_REST=2"}));
+                lab.variables({"DTRUN_TEST_REST=5000"}));
     REQUIRE_MESSAGE(trains(output, 2), job.err());
     kill(workers_of(job, 2)[1], SIGKILL);
     REQUIRE_MESSAGE(job.wait_for_err("going on with 2 workers"), job.err());

@@ -65,7 +65,7 @@ class ShortSteps {
   }
 
   void stop_workers(int count) {
-    Process job(command(2, "out"));
+    Process job(resting(command(2, "out"), std::chrono::microseconds(500)));
     REQUIRE_MESSAGE(job.wait_for_err("dtrun: step "), job.err());
     for (int stopped = 0; stopped < count; ++stopped) {
       stop_one(job);

@@ -8,7 +8,7 @@
 // signal. If b was there already, nothing happens: so a replacement is not killed in turn. All but rank may
 // be left out.
 //
-// With DTRUN_TEST_REST it rests for so many milliseconds before each microbatch of training: a job without an
+// With DTRUN_TEST_REST it rests for so many microseconds before each microbatch of training: a job without an
 // end takes no processor's time to speak of while a test waits for something else.
 #include <fcntl.h>
 #include <signal.h>
@@ -103,7 +103,7 @@ void wait_for(const std::string& path) {
   }
 }
 
-std::chrono::milliseconds rest{0};
+std::chrono::microseconds rest{0};
 
 void pass(StopPoint point) {
   if (point == StopPoint::kMicrobatch) std::this_thread::sleep_for(rest);
@@ -172,7 +172,7 @@ int main(int argc, char** argv) {
     if (const char* text = std::getenv("DTRUN_TEST_STOP"); text != nullptr)
       for (const std::string& one : separated(text, ';')) take(one, std::atoi(rank));
     if (const char* text = std::getenv("DTRUN_TEST_REST"); text != nullptr)
-      rest = std::chrono::milliseconds(std::atoi(text));
+      rest = std::chrono::microseconds(std::atoi(text));
     dtrun::worker::stop_point_hook = pass;
   }
   return dtrun::worker::worker_main(argc, argv, launches());

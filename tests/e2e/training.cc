@@ -14,8 +14,6 @@
 namespace dtrun::test {
 namespace {
 
-constexpr int kRest = 5;  // milliseconds, before each of a step's four microbatches
-
 // By a name that is new: entries that have namespaces of their own have the same process ids.
 std::filesystem::path new_folder() {
   std::string name = DTRUN_BIN_DIR "/../tests/programs-XXXXXX";
@@ -68,10 +66,10 @@ std::vector<std::string> training(const std::vector<std::string>& options,
   return training_on_real_images(options, output, joined(all, overrides));
 }
 
-std::vector<std::string> resting(std::vector<std::string> argv) {
+std::vector<std::string> resting(std::vector<std::string> argv, std::chrono::microseconds time) {
   static const Programs programs(DTRUN_BIN_DIR "/../tests/stop_point_worker");
   argv.front() = programs.dtrun();
-  return joined({"env", "DTRUN_TEST_REST=" + std::to_string(kRest)}, argv);
+  return joined({"env", "DTRUN_TEST_REST=" + std::to_string(time.count())}, argv);
 }
 
 std::vector<std::string> endless_training(const std::vector<std::string>& options,

@@ -1,6 +1,7 @@
 // Short runs of the real trainer, and their results.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -48,7 +49,8 @@ std::vector<std::string> training(const std::vector<std::string>& options,
 
 // Makes the command's workers rest before each microbatch, so that a job that goes on until a test has seen
 // what it waits for takes next to no processor's time meanwhile.
-std::vector<std::string> resting(std::vector<std::string> argv);
+std::vector<std::string> resting(std::vector<std::string> argv,
+                                 std::chrono::microseconds time = std::chrono::milliseconds(5));
 // training() without an end, at rest: whenever a test acts on the job, it is still at work.
 std::vector<std::string> endless_training(const std::vector<std::string>& options,
                                           const std::filesystem::path& output,
