@@ -88,9 +88,9 @@ PageItem item_of(const OptionEntry& option, Detail detail) {
   return {term, detail == Detail::kShort ? first_clause(option) : option.help};
 }
 
-std::vector<PageBlock> option_items(std::span<const OptionEntry> options) {
+std::vector<PageBlock> option_items(std::span<const OptionEntry> options, Detail detail) {
   std::vector<PageBlock> items;
-  for (const OptionEntry& option : options) items.emplace_back(item_of(option, Detail::kLong));
+  for (const OptionEntry& option : options) items.emplace_back(item_of(option, detail));
   return items;
 }
 
@@ -155,7 +155,8 @@ Section reference_of(const Command& command) {
   Section section{.title = use_of(command).term, .level = 2};
   section.blocks.emplace_back(Paragraph{std::string(command.summary) + "."});
   for (std::string& text : description_of(command)) section.blocks.emplace_back(Paragraph{std::move(text)});
-  for (PageBlock& item : option_items(own_options(command))) section.blocks.push_back(std::move(item));
+  for (PageBlock& item : option_items(own_options(command), Detail::kLong))
+    section.blocks.push_back(std::move(item));
   return section;
 }
 
@@ -225,7 +226,7 @@ Page command_page(const Command& command, Detail detail) {
   Page page{
       .name = "dtrun " + std::string(command.name), .summary = command.summary, .usage = {use_of(command)}};
   if (detail != Detail::kShort) page.description = description_of(command);
-  page.sections.push_back({.title = "Options", .blocks = option_items(own_options(command))});
+  page.sections.push_back({.title = "Options", .blocks = option_items(own_options(command), detail)});
   return page;
 }
 

@@ -10,6 +10,7 @@
 #include "tests/support/ports.h"
 #include "tests/support/process.h"
 #include "tests/support/skip.h"
+#include "tests/support/unique.h"
 
 namespace dtrun::surroundings_test {
 
@@ -187,7 +188,7 @@ TEST_CASE("workers for which a limit leaves no processes end the job with 69, th
 }
 
 TEST_CASE("a control group's CPU quota counts, not the machine's cores" * doctest::test_suite("root")) {
-  const std::string group = "/sys/fs/cgroup/cpu/dtrun-test-" + std::to_string(getpid());
+  const std::string group = unique("/sys/fs/cgroup/cpu/dtrun-surroundings");
   if (run({"mkdir", group}).exit_code != 0) return skip("needs root, and version 1 of control groups");
   write_text(group + "/cpu.cfs_quota_us", "150000");
   write_text(group + "/cpu.cfs_period_us", "100000");

@@ -11,6 +11,7 @@
 #include "tests/e2e/hosts.h"
 #include "tests/e2e/training.h"
 #include "tests/support/skip.h"
+#include "tests/support/unique.h"
 
 namespace dtrun::doctor_test {
 
@@ -205,8 +206,7 @@ TEST_CASE("each fault of a node is named, with the node") {
 TEST_SUITE_BEGIN("control_groups");
 TEST_CASE("a control group that gives less than the workers use is named, with the node") {
   if (const std::string why = why_no_hosts(); !why.empty()) return skip(why);
-  const std::filesystem::path old = "/sys/fs/cgroup/cpu",
-                              group = old / ("dtrun-doctor-" + std::to_string(getpid()));
+  const std::filesystem::path old = "/sys/fs/cgroup/cpu", group = old / unique("dtrun-doctor");
   std::error_code error;
   if (!std::filesystem::exists(old / "cpu.cfs_quota_us", error) &&
       !std::filesystem::exists(old / "cpu.shares", error))
