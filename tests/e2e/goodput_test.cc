@@ -38,7 +38,8 @@ TEST_CASE("seconds by kind add up to the run's time, and the steps since the che
   const Folder runtime;
   const Words registry{"XDG_RUNTIME_DIR=" + runtime.path().string()};
   const Stopwatch watch;
-  // It stands until its agent knows all that it had done.
+  // It stands until its agent knows of steps behind the checkpoint; a worker tells of them ten times a
+  // second.
   Process job(site.command(options, {"train.max_steps=120", "train.save_steps=" + std::to_string(kSaved),
                                      "train.eval_steps=40"}),
               joined(registry, site.environment({{.point = "updated",
@@ -46,12 +47,14 @@ TEST_CASE("seconds by kind add up to the run's time, and the steps since the che
                                                   .signal = SIGKILL,
                                                   .once = "stands",
                                                   .after = {"known", "out/checkpoints/step-00000060"}}})));
-  const auto known = [&] {
+  int known = 0;
+  const auto knows = [&] {
     const json runs = json::parse(run({kDtrun, "status", "--json", "goodput"}, registry).out, nullptr, false);
-    return runs.is_array() && runs.size() == 1 &&
-           runs[0].value("progress", json::object()).value("step", 0) == kKilled - 1;
+    if (runs.is_array() && runs.size() == 1)
+      known = runs[0].value("progress", json::object()).value("step", 0);
+    return known > kSaved;
   };
-  REQUIRE_MESSAGE(eventually(known), job.err());
+  REQUIRE_MESSAGE(eventually(knows), job.err());
   write_text(site.mark("known"), "");
   const Ended ended = job.end();
   REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
@@ -70,9 +73,11 @@ TEST_CASE("seconds by kind add up to the run's time, and the steps since the che
   CHECK(std::abs(total - wall) <= std::max(0.001 * wall, 0.03) + stall.count());
   for (const char* kind : {"training", "redone", "loading", "evaluating", "saving"}) CHECK(spent[kind] > 0);
   CHECK(spent["ratio"] == doctest::Approx(spent["training"].get<double>() / total));
-  CHECK(spent["steps_redone"] == kKilled - 1 - kSaved);
+  const int redone = spent["steps_redone"];
+  CHECK(redone >= known - kSaved);
+  CHECK(redone <= kKilled - 1 - kSaved);
   CHECK_MESSAGE(contains(ended.err, "goodput "), ended.err);
-  CHECK_MESSAGE(contains(ended.err, "at least 39 steps done again"), ended.err);
+  CHECK_MESSAGE(contains(ended.err, "at least " + std::to_string(redone) + " steps done again"), ended.err);
 }
 
 }  // namespace dtrun::goodput_test

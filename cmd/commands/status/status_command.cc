@@ -248,7 +248,7 @@ constexpr OptionEntry kOptionsOfStatus[] = {
     kOptionOfLauncher<"key_file", "as for the launcher">,
     {.name = "insecure", .help = "Ask a coordinator that has no key, in plain text"},
     {.name = "json", .help = "JSON: an array of runs; with --watch or --until a run per line"},
-    {.name = "watch", .help = "Ask again every second: one run until it is over, all runs until interrupted"},
+    {.name = "watch", .help = "Ask again every second; one run until it is over, all runs until interrupted"},
     {.name = "until",
      .placeholder = "gathering|running|stopping|over",
      .help =
