@@ -197,8 +197,9 @@ TEST_CASE("a control group's CPU quota counts, not the machine's cores" * doctes
   const Ended job = run_in_shell(enter, {"--", "true"});
   run({"rmdir", group});
   CHECK_MESSAGE(contains(plan.out, "\"nproc_per_node\": 1,"), plan.out);
-  CHECK_MESSAGE(contains(plan.out, "\"cpus_by\": \"cpu.cfs_quota_us of its control group /dtrun-surroundings-"),
-                plan.out);
+  CHECK_MESSAGE(
+      contains(plan.out, "\"cpus_by\": \"cpu.cfs_quota_us of its control group /dtrun-surroundings-"),
+      plan.out);
   CHECK_MESSAGE(contains(job.err, "dtrun: CPUs: 1, by cpu.cfs_quota_us of its control group"), job.err);
 }
 
