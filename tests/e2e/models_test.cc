@@ -160,7 +160,8 @@ void divide(Chosen chosen) {
     const Folder folder;
     const Ended alone = run(job(one, standalone(1), folder / "1", 12));
     REQUIRE_MESSAGE(alone.exit_code == 0, alone.err);
-    for (const auto& [workers, lanes] : {std::pair{1, 2}, {2, 1}, {3, 1}, {4, 1}}) {
+    for (const auto& division : {std::pair{1, 2}, {2, 1}, {3, 1}, {4, 1}}) {
+      const int workers = division.first, lanes = division.second;
       CAPTURE(workers);
       CAPTURE(lanes);
       const auto output = folder / (std::to_string(workers) + "x" + std::to_string(lanes));
