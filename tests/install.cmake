@@ -5,7 +5,11 @@ foreach(program gpu_device_tests worker_device_cuda_cudnn_on_gpu_tests stop_poin
   if(TARGET ${program})
     dtrun_runs_elsewhere(${program})
     # Its messages name a file from the source folder on; elsewhere that folder means nothing.
-    target_compile_options(${program} PRIVATE -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=./)
+    foreach(part ${program} ${program}_optimized)
+      if(TARGET ${part})
+        target_compile_options(${part} PRIVATE -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=./)
+      endif()
+    endforeach()
     install(TARGETS ${program} RUNTIME DESTINATION tests OPTIONAL EXCLUDE_FROM_ALL)
   endif()
 endforeach()
