@@ -26,6 +26,13 @@ std::string rate_text(double megabits) {
   return decimals(megabits, megabits < 9.5 ? 1 : 0) + " Mbit/s";
 }
 
+// Not of none.
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
 Findings or_passed(Findings findings, const char* check, const std::string& text) {
   if (findings.empty()) findings.push_back({.check = check, .text = text});
   return findings;
@@ -88,10 +95,7 @@ std::optional<double> ClusterJudge::usual(double PathFacts::*value, Better bette
         if (found >= 0 && (!of_node || better(found, *of_node))) of_node = found;
     if (of_node) best.push_back(*of_node);
   }
-  if (best.empty()) return std::nullopt;
-  const auto middle = best.begin() + std::ssize(best) / 2;
-  std::ranges::nth_element(best, middle);
-  return *middle;
+  return best.empty() ? std::nullopt : std::optional(median(std::move(best)));
 }
 
 // A path that is late carries less in the same time: it is named for that alone. Nothing: the processor held
@@ -267,6 +271,25 @@ std::vector<std::string> names_of(const std::vector<NodeFacts>& nodes) {
     names.push_back(node.host + (alone ? "" : " (rank " + std::to_string(names.size()) + ")"));
   }
   return names;
+}
+
+std::vector<int> slow_paths(const std::vector<PathFacts>& paths, const std::vector<double>& best) {
+  constexpr std::size_t kMostNamed = 8, kMostUnknown = 2;
+  std::vector<double> known;
+  std::ranges::copy_if(best, std::back_inserter(known), [](double rate) { return rate >= 0; });
+  if (known.empty()) return {};
+  const double limit = kSlow * median(std::move(known));
+  const auto rate = [&](int to) { return paths[static_cast<std::size_t>(to)].rate; };
+  std::vector<int> slow, unknown;
+  for (int to = 0; to < std::ssize(paths); ++to)
+    if (rate(to) >= 0 && rate(to) < limit)
+      (paths[static_cast<std::size_t>(to)].rate_of_cpu ? unknown : slow).push_back(to);
+  std::ranges::stable_sort(slow, {}, rate);
+  std::ranges::stable_sort(unknown, {}, rate);
+  slow.resize(std::min(slow.size(), kMostNamed));
+  unknown.resize(std::min(unknown.size(), kMostUnknown));
+  slow.insert(slow.end(), unknown.begin(), unknown.end());
+  return slow;
 }
 
 Report cluster_report(const ClusterFacts& cluster) {

@@ -18,6 +18,11 @@ Finding shared_memory(const NodeFacts& facts);
 // Each node's own findings, those that are alike as one, then those between nodes.
 Report cluster_report(const ClusterFacts& cluster);
 
+// The paths of one node, by the other's rank, that carry less than most nodes' best ones do and deserve
+// another look: the slowest of those that would be named, and two of which nothing is known since a processor
+// held them up. `best`: the rate of each node's best path, -1 if not known.
+std::vector<int> slow_paths(const std::vector<PathFacts>& paths, const std::vector<double>& best);
+
 // "node3" of each node; those that share a host are told apart by rank: "node3 (rank 1)".
 std::vector<std::string> names_of(const std::vector<NodeFacts>& nodes);
 

@@ -91,6 +91,17 @@ TEST_CASE("a rate that the processor held up blames no network") {
   CHECK(troubles(found(cluster)) == Texts{});
 }
 
+TEST_CASE("another look deserve the slow paths that would be named, and two of which nothing is known") {
+  const PathFacts usual{.rate = 8000}, slow{.rate = 5000}, slower{.rate = 94}, none{.rate = -1},
+      held_up{.rate = 90, .rate_of_cpu = true};
+  const std::vector<double> best{8000, -1, 94, 7900, 8200};
+  const std::vector<PathFacts> paths{usual, slow, held_up, slower, none, held_up, held_up};
+  CHECK(slow_paths(paths, best) == std::vector<int>{3, 1, 2, 5});
+  CHECK(slow_paths(paths, {-1, -1}).empty());
+  CHECK(slow_paths(paths, {94, 94, 94}).empty());
+  CHECK(slow_paths(std::vector<PathFacts>(20, slow), best).size() == 8);
+}
+
 TEST_CASE("bandwidth is named below 0.7 of the others', a round trip from 5 ms beyond theirs on") {
   ClusterFacts cluster = healthy_cluster(4);
   const double usual = 9010;
