@@ -4,6 +4,7 @@
   test_entries.py select BUILD TIER [FILE…]   one regular expression for `ctest -R`. TIER: `default`, `all`, `clock` (those of
                                               the default tier that processes, sockets and so clocks are in), or `changed`:
                                               the default tier and the long entries that rest on a FILE
+  test_entries.py rests ENTRY FILE…           exit code 0 if long entries whose names begin so rest on a FILE
   test_entries.py report COSTS…               the ten costliest; exit code 1 if too many were inconclusive
 """
 import json
@@ -16,7 +17,7 @@ import sys
 # What long entries rest on besides their own tests: (paths, entries).
 INPUTS = [
     (r"package/|cmd/install\.cmake|CMakeLists\.txt$|CMakePresets|scripts/(setup|demo|image|common)|worker/kit/", r"package_"),
-    (r"worker/device/cuda/|worker/schedule/|tests/cuda_on_cpu/", r"worker_device_|cuda_on_cpu_|worker_trainer_cuda|e2e_(gpu|nccl)|worker_collective_"),
+    (r"worker/device/(cuda/|[^/]+$)|worker/schedule/|tests/(cuda_on_cpu|worker/device/cuda)/", r"worker_device_|cuda_on_cpu_|worker_trainer_cuda|e2e_(gpu|nccl)|worker_collective_"),
     (r"worker/kit/|agent/core/", r"kit"),
     (r"rendezvous/(core/election|server|client)/", r"e2e_(failover|returning|nodes)|rendezvous_"),
     (r"agent/(core|process)/", r"e2e_(returning|nodes)|chaos_"),
@@ -78,6 +79,8 @@ def main(words):
         names = selected(entries_of(words[1]), words[2], words[3:])
         print(f"^({'|'.join(map(re.escape, names))})$")
         return 0
+    if words[:1] == ["rests"] and len(words) >= 2:
+        return 0 if rests_on(words[1], words[2:]) else 1
     if words[:1] == ["report"]:
         costs = []
         for path in map(pathlib.Path, words[1:]):

@@ -181,9 +181,9 @@ TEST_SUITE("namespaces") {
     CHECK_MESSAGE(next.exit_code == 0, next.err);
 
     // A worker is killed meanwhile.
-    Process through(job.trace({"--steps", "300"}));
+    Process through(job.trace({"--steps", "100"}));
     REQUIRE(through.wait_for_err("tracing run traced until "));
-    REQUIRE(trains(job.output(), steps_done(job.output()) + 20));
+    REQUIRE(trains(job.output(), steps_done(job.output()) + 5));
     const std::vector<pid_t> before = job.workers(1);
     REQUIRE_FALSE(before.empty());
     kill(before.back(), SIGKILL);

@@ -17,7 +17,7 @@ import tempfile
 import time
 import unittest
 
-from packing import DATA, JOB, MIB, ROOT, need, params_sha256, run
+from packing import DATA, JOB, MIB, ROOT, need, params_sha256, run, why_no_packages
 import cases
 from cases import long
 from clock import Stopwatch, eventually
@@ -46,6 +46,8 @@ def setUpModule():
     missing = [name for name in ("runc", "busybox") if shutil.which(name) is None]
     if missing or os.geteuid() != 0 or not DATA.is_dir():
         raise unittest.SkipTest(f"needs root, dataset-fashion-mnist, runc and busybox-static (scripts/setup --tests): {missing}")
+    if why := why_no_packages(BUILD):
+        raise unittest.SkipTest(why)
     folder = tempfile.TemporaryDirectory(prefix="dtrun-image-test-")
     unittest.addModuleCleanup(folder.cleanup)
     scratch = pathlib.Path(folder.name)

@@ -39,6 +39,13 @@ def need(*words, **how):
     return said
 
 
+def why_no_packages(build):
+    """Why the build makes none; empty: it makes them."""
+    cache = (build / "CMakeCache.txt").read_text()
+    here = re.search(r"^DTRUN_GPUS:\w+=HERE$", cache, re.MULTILINE)
+    return "a build with DTRUN_GPUS=HERE makes no package (scripts/test leaves GPUs' kernels out)" if here else ""
+
+
 def make_packages(build, folder):
     """What cpack makes of a build, by someone whose new files are nobody else's: "archive", "tests", and "deb" where its
     tools are."""

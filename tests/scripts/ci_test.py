@@ -111,6 +111,12 @@ class EntriesTest(unittest.TestCase):
         self.assertEqual(long_ones("tests/e2e/hosts.cc"), ["e2e_nodes_long", "e2e_ssh_ends_long"])
         self.assertEqual(long_ones("cmd/hosts/hostfile.cc"), ["e2e_ssh_ends_long"])
 
+    def test_what_is_built_only_where_it_has_changed(self):
+        self.assertEqual(test_entries.main(["rests", "package_", "docs/cli.md", "cmd/install.cmake"]), 0)
+        self.assertEqual(test_entries.main(["rests", "package_", "worker/device/cuda/lane.cc"]), 1)
+        self.assertEqual(test_entries.main(["rests", "worker_device_cuda", "tests/worker/device/cuda/lane_test.cc"]), 0)
+        self.assertEqual(test_entries.main(["rests", "worker_device_cuda"]), 1)
+
     def test_each_row_of_the_table_names_paths_that_are_there(self):
         tracked = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True).stdout.split()
         if not tracked:
