@@ -20,13 +20,14 @@ INPUTS = [
     (r"worker/device/(cuda/|[^/]+$)|worker/schedule/|tests/(cuda_on_cpu|worker/device/cuda)/", r"worker_device_|cuda_on_cpu_|worker_trainer_cuda|e2e_(gpu|nccl)|worker_collective_"),
     (r"worker/kit/|agent/core/", r"kit"),
     (r"rendezvous/(core/election|server|client)/", r"e2e_(failover|returning|nodes)|rendezvous_"),
+    (r"rendezvous/core/run/", r"rendezvous_core_"),
     (r"agent/(core|process)/", r"e2e_(returning|nodes)|chaos_"),
     (r"cmd/(hosts|launch)/", r"e2e_ssh_"),
     (r"cmd/cluster/", r"e2e_slurm_"),
     (r"scripts/(chaos|lib/chaos)", r"chaos_"),
     (r"scripts/(bench_gpu|lib/bench_gpu)", r"bench_gpu"),
     (r"rendezvous/core/observe/", r"e2e_straggler"),
-    (r"worker/(model|device/cpu|vector|reduction|optim)/", r"e2e_models|torch_|processors_"),
+    (r"worker/(model|device/cpu|vector|reduction|optim)/", r"e2e_models|torch_|processors_|worker_reduction_"),
 ]
 MOST_INCONCLUSIVE = 0.01
 COSTLIEST = 10

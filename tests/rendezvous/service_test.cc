@@ -375,7 +375,7 @@ TEST_CASE("a worker that floods the store is refused, and the process that has t
   using Op = control::KvRequest;
   CHECK(a.kv(request(Op::SET, "mine", "kept")).ok());
   const KeyValueStore::Limits limits;
-  const std::size_t size = 900'000, offered = 2000;
+  const std::size_t size = 900'000, offered = 200;
   const std::size_t before = resident_bytes();
   std::size_t taken = 0;
   std::string refusal;
@@ -387,7 +387,7 @@ TEST_CASE("a worker that floods the store is refused, and the process that has t
       refusal = reply.error();
   }
   CHECK(taken == limits.total / size);
-  CHECK(refusal == "store: key g1/flood/1999 does not fit: the store holds its 32 MiB already");
+  CHECK(refusal == "store: key g1/flood/199 does not fit: the store holds its 32 MiB already");
   CHECK(resident_bytes() - before < limits.total + (std::size_t{64} << 20));
   CHECK(a.kv(request(Op::GET, "mine")).value() == "kept");
 

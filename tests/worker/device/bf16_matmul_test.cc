@@ -178,6 +178,17 @@ TEST_CASE("matmuls of bf16 are the sums of products, to fp32's rounding, in ever
           right = rounded(random_values(2, (b_transposed ? n : k) * b_stride));
           const std::vector<float> a = widened(left), b = widened(right);
           const std::vector<float> bias = random_values(3, n);
+          std::vector<double> sums, sizes_of_terms;  // [m][n]
+          for (std::int64_t i = 0; i < m; ++i)
+            for (std::int64_t j = 0; j < n; ++j) {
+              double sum = 0, size = 0;
+              for (std::int64_t l = 0; l < k; ++l) {
+                const double term = double{a[a_transposed ? l * a_stride + i : i * a_stride + l]} *
+                                    b[b_transposed ? j * b_stride + l : l * b_stride + j];
+                sum += term, size += std::abs(term);
+              }
+              sums.push_back(sum), sizes_of_terms.push_back(size);
+            }
           enum class What { kPlain, kScaled, kAdded, kBias };
           for (const Way& way : ways)
             for (const What what : {What::kPlain, What::kScaled, What::kAdded, What::kBias}) {
@@ -205,12 +216,7 @@ TEST_CASE("matmuls of bf16 are the sums of products, to fp32's rounding, in ever
               bool between_is_untouched = true;
               for (std::int64_t i = 0; i < m; ++i) {
                 for (std::int64_t j = 0; j < n; ++j) {
-                  double sum = 0, size = 0;
-                  for (std::int64_t l = 0; l < k; ++l) {
-                    const double term = double{a[a_transposed ? l * a_stride + i : i * a_stride + l]} *
-                                        b[b_transposed ? j * b_stride + l : l * b_stride + j];
-                    sum += term, size += std::abs(term);
-                  }
+                  const double sum = sums[i * n + j], size = sizes_of_terms[i * n + j];
                   const double other = add ? 2.5 : what == What::kBias ? bias[j] : 0.0;
                   const double error = std::abs(c[i * c_stride + j] - (alpha * sum + other));
                   const double allowed = static_cast<double>(k + 2) * 0x1p-24 * (size + std::abs(other));
@@ -235,14 +241,14 @@ TEST_CASE("our kernels round to the nearest bf16, and their sums have one order 
   matmul::Multiplier kernels(*matmul::bf16_kernels());
   const Sizes sizes{37, 45, 1333};
   const auto values_a = random_values(1, sizes.m * sizes.k), values_b = random_values(2, sizes.k * sizes.n);
+  const std::vector<float> rounded_a = widened(rounded(values_a)), rounded_b = widened(rounded(values_b));
   std::vector<float> right_ones(sizes.m * sizes.n);
   for (std::int64_t i = 0; i < sizes.m; ++i)
     for (std::int64_t j = 0; j < sizes.n; ++j)
-      right_ones[i * sizes.n + j] =
-          in_order(widened(rounded(values_a)), widened(rounded(values_b)), sizes, i, j);
+      right_ones[i * sizes.n + j] = in_order(rounded_a, rounded_b, sizes, i, j);
   for (const bool round_before : {false, true}) {
-    const std::vector<float> a = round_before ? widened(rounded(values_a)) : values_a;
-    const std::vector<float> b = round_before ? widened(rounded(values_b)) : values_b;
+    const std::vector<float>&a = round_before ? rounded_a : values_a,
+          &b = round_before ? rounded_b : values_b;
     for (const bool a_transposed : {false, true})
       for (const bool b_transposed : {false, true}) {
         std::vector<float> left(a.size()), right(b.size()), c(sizes.m * sizes.n);
