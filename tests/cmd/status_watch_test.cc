@@ -382,6 +382,7 @@ TEST_CASE("a phase is waited for from before the run begins, and refused once th
   const User user;
   Process runs(user.status({"early", "--until", "running", "--json"}), user.environment);
   Process over(user.status({"early", "--until", "over"}), user.environment);
+  CHECK(runs.wait_for_err("dtrun: waiting: no run early of this user on this host; elsewhere: "));
   Process job(user.job("early", 5), user.environment);
   CHECK(runs.wait() == 0);
   REQUIRE(objects(runs.out()).size() == 1);

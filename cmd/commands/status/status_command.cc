@@ -30,6 +30,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kTimeout = 5s;
 constexpr auto kUntilBegun = 50ms;
+constexpr int kLooksUntilTold = 40;  // the name may be wrong
 // At most so many ended runs are shown: people look for running jobs, or for those that ended just now.
 constexpr int kEndsShown = 5;
 
@@ -199,9 +200,11 @@ Result<CoordinatorAddress> address_of_run(const StatusQuestion& question) {
 
 int watch_named(const StatusQuestion& question) {
   Result<CoordinatorAddress> address = address_of_run(question);
-  for (; question.until && address.status().exit_code() == kExitUnavailable;
-       address = address_of_run(question))
+  for (int looks = 1; question.until && address.status().exit_code() == kExitUnavailable;
+       ++looks, address = address_of_run(question)) {
+    if (looks == kLooksUntilTold) notice("waiting: " + address.status().message());
     std::this_thread::sleep_for(kUntilBegun);
+  }
   if (!address.ok()) return fail(address.status());
   const Endpoint& endpoint = address.value().endpoint;
   const auto left_word = [&question](double since) -> std::optional<RunStatus> {
