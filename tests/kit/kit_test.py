@@ -286,6 +286,17 @@ class KitTest(unittest.TestCase):
                                env={**os.environ, "OMP_NUM_THREADS": "1"})
         self.assertEqual(probe.returncode, 0, probe.stdout + probe.stderr)
 
+    def test_shares_of_a_step_have_each_sample_once(self):
+        script = ("from dtrun.batches import share\n"
+                  "for count in range(20):\n"
+                  "    for world in range(1, 8):\n"
+                  "        shares = [share(count, rank, world) for rank in range(world)]\n"
+                  "        assert [sample for each in shares for sample in each] == list(range(count)), shares\n"
+                  "        assert max(map(len, shares)) - min(map(len, shares)) <= 1, shares\n")
+        environment = {**os.environ, "PYTHONPATH": str(kit_job.ROOT / "worker/kit/python")}
+        done = subprocess.run([kit_job.python_with_torch(), "-c", script], capture_output=True, text=True, env=environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     @long
     def test_plain_python_and_torchrun_run_the_same_script(self):
         out = kit_job.new_folder() / "out.jsonl"

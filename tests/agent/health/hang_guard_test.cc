@@ -121,11 +121,14 @@ TEST_CASE("a program that goes on is told to do so, and one that may be silent i
 }
 
 TEST_CASE("workers that neither write nor compute are a stall, and none is blamed where none stands out") {
-  Process job(agent({"--nproc", "2", "--stall_ms", soon_ms(1500), "--", "/bin/sh", "-c", "exec sleep 1000"}));
+  const Folder logs;
+  Process job(agent({"--nproc", "2", "--stall_ms", soon_ms(1500), "--log_dir", logs.path().string(), "--",
+                     "/bin/sh", "-c", "exec sleep 1000"}));
   CHECK(job.wait() == 137);
   CAPTURE(job.err());
   CHECK(contains(job.err(), "no progress for 1.5 s: no worker of this node wrote or computed anything"));
-  CHECK(contains(job.err(), "the job failed: ranks 0-1 hang: no progress for 1.5 s\n"));
+  CHECK(contains(job.err(), "the job failed: ranks 0-1 hang: no progress for 1.5 s (stacks: " +
+                                (logs.path() / "test/attempt_1/RANK/stacks.txt").string() + ")\n"));
   CHECK(contains(job.err(), "\n  ranks 0-1: sleep"));
   CHECK(contains(job.err(), "all stand at the same place: no rank stands out"));
   CHECK_FALSE(contains(job.err(), "failed first"));

@@ -44,6 +44,7 @@ TEST_CASE("what is cut off, misspelt or too easy to guess is refused, and not re
   other.back() = '=';
   CHECK(refusal(other).find("misspelt") != std::string::npos);
   CHECK(refusal("hunter2").find("too easy to guess") != std::string::npos);
+  CHECK(refusal("0123456789abcd").find("too easy to guess") != std::string::npos);  // 53 bits at most
   CHECK(refusal(std::string(1000, 'a')).find("too easy to guess") != std::string::npos);
   CHECK(refusal("correct horse battery staple, twice over").find("more than one word") != std::string::npos);
 }

@@ -71,6 +71,7 @@ TEST_CASE("headers that lie are refused") {
   CHECK(contains(one("[1]", "[4,8]", 8), "does not begin where the one before it ends"));
   CHECK(contains(one("[3]", "[0,8]", 8), "does not fill its data_offsets"));
   CHECK(contains(one("[4611686018427387904,4,2]", "[0,8]", 8), "does not fill its data_offsets"));
+  CHECK(contains(one("[4294967296,4294967296]", "[0,0]", 0), "does not fill its data_offsets"));
   CHECK(contains(one("[18446744073709551615]", "[0,8]", 8), "does not fill its data_offsets"));
   CHECK(contains(one("[-2]", "[0,8]", 8), "invalid shape"));
   CHECK(contains(one("[2.0]", "[0,8]", 8), "invalid shape"));

@@ -106,6 +106,21 @@ TEST_CASE("the reason of a node's end is told as an error, a success is not") {
     if (const auto* print = std::get_if<action::Print>(&action)) CHECK_FALSE(print->error);
 }
 
+TEST_CASE("that the job ended meanwhile is a success only of a node whose workers all did") {
+  const auto end_of = [](bool job_over, bool did_its_part) {
+    Scenario s(builtin(1));
+    s.joins();
+    if (did_its_part) s.exits(0, 0);
+    s.happens(event::Disconnected{"connection refused", false});
+    Trace trace = s.happens(event::Rejected{69, job_over, "the run is over"});
+    if (!did_its_part) trace = s.exits(0, 143);
+    return trace.empty() ? "" : trace.back();
+  };
+  CHECK(end_of(true, true) == "end 0");
+  CHECK(end_of(true, false) == "end 69");
+  CHECK(end_of(false, true) == "end 69");
+}
+
 TEST_CASE("how the run ended is known from the coordinator, or because it goes down with this node") {
   const auto end_of = [](Scenario& s, const Event& event) {
     for (const Action& action : decide(s.state, event, s.now))
