@@ -319,15 +319,29 @@ function follow(id) {
   listen(id, "");
 }
 
+function showLost() {
+  const lost = find("lost");
+  if (lost.hidden) lost.textContent = "no word from the coordinator since " + clock(Date.now() / 1000) +
+      ": what is shown is older. Should another host be the coordinator now, `dtrun status` says where the page is.";
+  lost.hidden = false;
+}
+
+// A status comes every second. A host without power or a cut network says nothing, and ends no connection either.
+let patience = 20000;  // in milliseconds; a history of a long run may take that long over a slow line
+
 // `since`: the id of the newest status that is known.
 function listen(id, since) {
   const stream = new EventSource(path("api/v1/stream", {run: id, since}));
-  stream.addEventListener("status", message => {
-    since = message.lastEventId;
-    showStatus(JSON.parse(message.data));
+  let heard = performance.now();
+  const on = (kind, show) => stream.addEventListener(kind, message => {
+    heard = performance.now();
+    show(JSON.parse(message.data), message.lastEventId);
   });
-  stream.addEventListener("point", message => {
-    const told = JSON.parse(message.data);
+  on("status", (told, mark) => {
+    since = mark;
+    showStatus(told);
+  });
+  on("point", told => {
     if (told.anew) for (const name of Object.keys(curves)) delete curves[name];
     addPoints(told.series);
     windows = (told.anew ? [] : windows).concat(told.windows).slice(-WINDOWS_KEPT);
@@ -336,19 +350,20 @@ function listen(id, since) {
     drawAll();
     if (told.windows.length) drawHeat();
   });
-  stream.addEventListener("event", message => {
-    const told = JSON.parse(message.data);
+  on("event", told => {
     events = (told.anew ? [] : events).concat(told.events).slice(-256);
     showEvents();
     drawAll();
   });
-  stream.addEventListener("error", () => {
-    const lost = find("lost");
-    if (lost.hidden) lost.textContent = "no word from the coordinator since " + clock(Date.now() / 1000) +
-        ": what is shown is older. Should another host be the coordinator now, `dtrun status` says where the page is.";
-    lost.hidden = false;
-    if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 2000, id, since);
-  });
+  stream.addEventListener("error", showLost);
+  const watch = setInterval(() => {
+    const closed = stream.readyState === EventSource.CLOSED;  // by an answer that is no stream
+    if (!closed && performance.now() - heard < patience) return;
+    clearInterval(watch);
+    stream.close();
+    showLost();
+    listen(id, since);
+  }, 1000);
 }
 
 function showRuns(runs) {
