@@ -171,7 +171,7 @@ class AnyProgram(unittest.TestCase):
             return "no worker has written, computed or read anything" in lines[-1] or not lines[-1]
 
         wait_for(told)
-        self.assertRegex(lines[-1], r"ranks 0, 2: wait .* · rank 1: sleep", lines)
+        self.assertRegex(lines[-1], r"ranks 0, 2: (wait|all_reduce at) .* · rank 1: sleep", lines)
         self.assertIn("likely cause: rank 1", lines[-1])
         self.assertIsNone(job.poll())
         job.send_signal(signal.SIGTERM)
