@@ -265,6 +265,7 @@ function drawSoon() {
   waiting = true;
   setTimeout(requestAnimationFrame, rest, () => {
     waiting = false;
+    if (!shown) return;  // the first status comes behind the first points
     const begin = performance.now();
     drawAll();
     drawHeat();
@@ -331,9 +332,10 @@ function follow(id) {
   listen(id, "");
 }
 
-function showLost() {
+// `heard`: milliseconds since 1970.
+function showLost(heard) {
   const lost = find("lost");
-  if (lost.hidden) lost.textContent = "no word from the coordinator since " + clock(Date.now() / 1000) +
+  if (lost.hidden) lost.textContent = "no word from the coordinator since " + clock(heard / 1000) +
       ": what is shown is older. Should another host be the coordinator now, `dtrun status` says where the page is.";
   lost.hidden = false;
 }
@@ -344,9 +346,9 @@ let patience = 20000;  // in milliseconds; a history of a long run may take that
 // `since`: the id of the newest status that is known.
 function listen(id, since) {
   const stream = new EventSource(path("api/v1/stream", {run: id, since}));
-  let heard = performance.now();
+  let heard = Date.now();
   const on = (kind, show) => stream.addEventListener(kind, message => {
-    heard = performance.now();
+    heard = Date.now();
     show(JSON.parse(message.data), message.lastEventId);
   });
   on("status", (told, mark) => {
@@ -366,13 +368,13 @@ function listen(id, since) {
     showEvents();
     drawSoon();
   });
-  stream.addEventListener("error", showLost);
+  stream.addEventListener("error", () => showLost(heard));
   const watch = setInterval(() => {
     const closed = stream.readyState === EventSource.CLOSED;  // by an answer that is no stream
-    if (!closed && performance.now() - heard < patience) return;
+    if (!closed && Date.now() - heard < patience) return;
     clearInterval(watch);
     stream.close();
-    showLost();
+    showLost(heard);
     listen(id, since);
   }, 1000);
 }
