@@ -56,6 +56,10 @@ void Children::pause_output(bool paused) {
   for (auto& [serial, worker] : workers_) worker->output().pause(paused);
 }
 
+bool Children::any_paused() const {
+  return std::ranges::any_of(workers_, [](const auto& worker) { return worker.second->output().paused(); });
+}
+
 void Children::reap() {
   bool orphans = false;
   for (;;) {

@@ -43,6 +43,7 @@ class Children {
   void signal_groups(int number);
   void send(const control::FromAgent& message);
   void pause_output(bool paused);
+  bool any_paused() const;  // its output is not read
 
   // To be called on SIGCHLD. Reaps workers, the watchdog, and orphans that became our children because we are
   // their subreaper. Starts a new watchdog if the old one ended.

@@ -15,6 +15,7 @@
 #include "agent/core/signal_use.h"
 #include "agent/core/supervisor/notices.h"
 #include "agent/local_address.h"
+#include "agent/output/flush.h"
 #include "agent/output/output_plan.h"
 #include "agent/system/resource_limits.h"
 #include "agent/system/termination_log.h"
@@ -55,12 +56,15 @@ Settings settings_of(const JobSpec& spec, const Link& link, const std::string& h
   settings.may_be_started_again = spec.may_be_started_again;
   settings.has_successor = std::holds_alternative<Candidates>(spec.rendezvous.hosting);
   settings.is_replaced = spec.is_replaced;
+  settings.elastic = spec.nodes.min < spec.nodes.max;
   settings.endpoint = link.endpoint();
   settings.host = host;
   settings.join_timeout = spec.rendezvous.join_timeout.count();
+  settings.keep_alive = spec.rendezvous.keep_alive_timeout.count();
   if (spec.rendezvous.read_timeout) settings.read_timeout = spec.rendezvous.read_timeout->count();
   settings.shutdown_timeout = spec.shutdown_timeout.count();
   settings.pause_limit = spec.times.pause.count();
+  settings.without_coordinator = spec.times.without_coordinator.count();
   return settings;
 }
 
@@ -71,15 +75,16 @@ Driver::Driver(const JobSpec& spec, std::string tag, Watchdog& watchdog, Signals
       signals_(signals),
       console_(open_console()),
       view_(console_, spec.output.progress),
-      log_(prepared_folders(spec), folder_in_use(spec), host_name(),
+      log_(logs_, prepared_folders(spec), folder_in_use(spec), host_name(),
            [this](const std::string& why) { console_.error(why); }),
-      reporter_(spec, host_name(), console_, log_),
-      scratch_(watchdog.scratch()),
+      reporter_(spec, host_name(), console_, log_, logs_),
+      scratch_(watchdog.scratch(), temporary_),
       workers_(spec, std::move(tag), watchdog,
                {.loop = loop_,
                 .console = console_,
                 .view = view_,
                 .log = log_,
+                .logs = logs_,
                 .scratch = scratch_,
                 .state = state_},
                {.happened = [this](Event event) { events_.push_back(std::move(event)); },
@@ -98,8 +103,8 @@ Driver::Driver(const JobSpec& spec, std::string tag, Watchdog& watchdog, Signals
 
 Console& Driver::open_console() {
   const auto congestion = [this](bool congested) { workers_.pause_output(congested); };
-  if (has_launcher(spec_)) return remote_console_.emplace(loop_, *spec_.output.remote, congestion);
-  return own_console_.emplace(loop_, spec_.output.colour, congestion);
+  if (has_launcher(spec_)) return remote_console_.emplace(loop_, logs_, *spec_.output.remote, congestion);
+  return own_console_.emplace(loop_, logs_, spec_.output.colour, congestion);
 }
 
 int Driver::run() {
@@ -111,7 +116,7 @@ int Driver::run() {
     drain_events();
   }
   if (*exit_code_ != kExitOk && !failure_.empty()) write_termination_message(failure_);
-  begun ? finish() : flush_console();
+  begun ? finish() : flush();
   return *exit_code_;
 }
 
@@ -132,7 +137,11 @@ Status Driver::prepare() {
                                            run_dir(spec_).string() + ": " + error.message());
     }
   }
+  const bool workers_meet = std::holds_alternative<BuiltinTrainer>(spec_.program) && spec_.nproc > 1;
+  if (workers_meet && spec_.nodes.max == 1 && !loopback_is_up())
+    return Status(kExitOsError, "loopback is down, by which the workers of a node meet (ip link set lo up)");
   RETURN_IF_ERROR(hold_master_port());
+  if (std::holds_alternative<ExternalProgram>(spec_.program)) (void)scratch_.make();  // its user tells
   ASSIGN_OR_RETURN(link_, Link::start(spec_.rendezvous, spec_.times, spec_.run_id, identity_.member_id,
                                       unauthenticated_files, scratch_, loop_,
                                       [this](auto event) { from_client(std::move(event)); },
@@ -173,10 +182,12 @@ void Driver::listen_to_launcher() {
     });
   launch::FromHost alive;
   alive.mutable_alive();
-  launcher_.emplace(loop_, spec_.output.remote->in_fd, spec_.times.launcher_silence,
-                    LauncherLine::Events{.told = [this](int number) { told_to_end(number); },
-                                         .alive = [this, alive] { remote_console_->send(alive); },
-                                         .input = [this](const std::string& text) { take_input(text); }});
+  launcher_.emplace(
+      loop_, spec_.output.remote->in_fd, spec_.times.launcher_silence,
+      LauncherLine::Events{.told = [this](int number) { told_to_end(number); },
+                           .alive = [this, alive] { remote_console_->send(alive); },
+                           .input = [this](const std::string& text) { take_input(text); },
+                           .shown = [this](std::size_t bytes) { remote_console_->shown(bytes); }});
 }
 
 void Driver::take_input(const std::string& text) {
@@ -191,7 +202,9 @@ void Driver::drain_events() {
     for (const Action& action : decide(state_, event, millis_now())) {
       std::visit([this](const auto& a) { carry_out(a); }, action);
     }
-    if (entry_) entry_->set_ready(state_.takes_part());
+    const bool ready = state_.takes_part();
+    if (entry_ && std::exchange(entry_ready_, ready) != ready)
+      temporary_.post([entry = entry_, ready] { entry->set_ready(ready); });
     show_waiting();
   }
 }
@@ -225,7 +238,8 @@ void Driver::finish() {
   view_.end();
   if (hook_) hook_->finish();
   tell_hooks_fault();
-  flush_console();
+  temporary_.post([entry = std::move(entry_)] {});  // its file goes with it
+  flush();
 }
 
 // The node of rank 0 tells of the job; before a node has a rank, each tells of itself.
@@ -268,11 +282,10 @@ bool Driver::was_told_to_end() const {
                              [](const Event& event) { return std::holds_alternative<event::Signal>(event); });
 }
 
-// Waits until the console's text is written, or its reader is gone, or a signal tells us to end.
-void Driver::flush_console() {
+void Driver::flush() {
   events_.clear();
-  while (console_.pending() && loop_.run_once().ok())
-    if (was_told_to_end()) console_.drop();
+  agent::flush(loop_, console_, {&logs_, &temporary_}, spec_.times.flush,
+               [this] { return was_told_to_end(); });
 }
 
 // ---- what happens
@@ -286,27 +299,40 @@ void Driver::from_client(rendezvous::ClientEvent event) {
                             : chosen;
     events_.push_back(event::Opened{.hosting = link_->hosting()});  // not known at the start, but now
   } else if (std::holds_alternative<rendezvous::Connected>(event)) {
-    if (!entry_) {
-      const auto& key = spec_.rendezvous.key;
-      entry_.emplace(registry_folder(), RegisteredJob{.run_id = spec_.run_id,
-                                                      .host = link_->host(),
-                                                      .port = link_->port(),
-                                                      .pid = getpid(),
-                                                      .has_key = key != nullptr,
-                                                      .key = key && spec_.output.remote ? key->text() : ""});
-      if (const std::string notice = entry_->notice(); !notice.empty()) console_.notice(notice);
-    }
+    if (!entry_) enter_in_registry();
     events_.push_back(event::Connected{link_->endpoint()});
   } else if (auto* received = std::get_if<rendezvous::Received>(&event)) {
     if (received->message.has_trace()) return answer(received->message.trace());
+    if (received->message.has_job_end() && remote_console_) {
+      launch::FromHost over;
+      over.mutable_over();
+      remote_console_->send(over);
+    }
     if (auto known = to_event(received->message, spec_)) events_.push_back(std::move(*known));
   } else if (auto* lost = std::get_if<rendezvous::Disconnected>(&event)) {
     log_.write("disconnected", {{"why", lost->why.message()}, {"attempt", lost->attempt}});
-    events_.push_back(event::Disconnected{
-        .why = lost->why.message(), .permanent = lost->permanent, .exit_code = lost->why.exit_code()});
+    events_.push_back(event::Disconnected{.why = lost->why.message(),
+                                          .permanent = lost->permanent,
+                                          .exit_code = lost->why.exit_code(),
+                                          .silent = lost->silent,
+                                          .refused = lost->refused});
   } else if (auto* done = std::get_if<rendezvous::KvDone>(&event)) {
     workers_.reply(done->worker_serial, std::move(done->reply));
   }
+}
+
+void Driver::enter_in_registry() {
+  const auto& key = spec_.rendezvous.key;
+  const RegisteredJob job{.run_id = spec_.run_id,
+                          .host = link_->host(),
+                          .port = link_->port(),
+                          .pid = getpid(),
+                          .node = identity_.host,
+                          .has_key = key != nullptr,
+                          .key = key && spec_.output.remote ? key->text() : ""};
+  auto [entry, notice] = agent::enter_in_registry(temporary_, job);
+  entry_ = std::move(entry);
+  if (!notice.empty()) console_.notice(notice);
 }
 
 // At once, since the answer also tells what this host's clock shows. It decides nothing.
@@ -431,7 +457,8 @@ void Driver::act(const action::Report& a) {
 void Driver::act(const action::End& a) {
   if (a.unreported) reporter_.tell_programs(ended(*a.unreported));
   if (a.run && a.run->exit_code == kExitOk) reporter_.tell_programs(ended(*a.run));
-  if (a.run && entry_) entry_->finish(ended(*a.run));  // for `dtrun status`, once the coordinator is gone
+  if (a.run && entry_)  // for `dtrun status`, once the coordinator is gone
+    temporary_.run([entry = entry_, end = ended(*a.run)] { entry->finish(end); });
   const std::string reason = a.run ? a.run->reason : "";
   if (a.run && a.run->goodput.total() > 0)
     log_.write("end", {{"exit_code", a.exit_code}, {"reason", reason}, {"goodput", a.run->goodput.ratio()}});

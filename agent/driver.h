@@ -22,6 +22,7 @@
 #include "agent/process/scratch.h"
 #include "agent/process/watchdog.h"
 #include "agent/reporter.h"
+#include "agent/system/disk.h"
 #include "agent/system/loop.h"
 #include "agent/system/signals.h"
 #include "agent/wire.h"
@@ -55,7 +56,8 @@ class Driver {
   void close_link();
   void wait_for_left_behind();
   bool was_told_to_end() const;
-  void flush_console();
+  void flush();
+  void enter_in_registry();
 
   // Sources of events.
   void from_client(rendezvous::ClientEvent event);
@@ -93,6 +95,9 @@ class Driver {
   const JobSpec& spec_;
   Signals& signals_;
   Loop loop_;
+  // For log files, events and reports; and for temporary files and the registry, which are elsewhere: a file
+  // system that hangs holds up its own files alone.
+  Disk logs_{loop_}, temporary_{loop_};
   // One of the two: a launcher on another host has started us, or not.
   std::optional<RemoteConsole> remote_console_;
   std::optional<TerminalConsole> own_console_;
@@ -101,7 +106,8 @@ class Driver {
   EventLog log_;
   std::optional<EventHook> hook_;
   Reporter reporter_;
-  std::optional<JobEntry> entry_;
+  std::shared_ptr<JobEntry> entry_;  // used by temporary_ alone
+  bool entry_ready_ = false;         // as the entry says
   std::optional<WorkerInput> input_;
   std::optional<LauncherLine> launcher_;  // if one on another host has started us
   Identity identity_;

@@ -23,7 +23,7 @@
 
 namespace dtrun::agent {
 
-DTRUN_JSON(RegisteredJob, run_id, host, port, pid, has_key, key, is_ready)
+DTRUN_JSON(RegisteredJob, run_id, host, port, pid, node, has_key, key, is_ready)
 
 namespace {
 
@@ -144,6 +144,19 @@ void JobEntry::finish(EndedJob ended) {
   std::ofstream(unfinished) << line_of(ended.job) << report_json(ended, ended.job.host);
   rename(unfinished.c_str(), (folder / name_of_end(ended.ended_at, file_.stem())).c_str());
   keep_recent_ends(folder, ended.ended_at);
+}
+
+Entered enter_in_registry(Disk& disk, RegisteredJob job) {
+  const std::filesystem::path folder = registry_folder();
+  const auto made = std::make_shared<Entered>();
+  const bool done = disk.run([made, folder, job = std::move(job)] {
+    made->entry = std::make_shared<JobEntry>(folder, job);
+    made->notice = made->entry->notice();
+  });
+  if (done) return std::move(*made);
+  return {
+      .entry = nullptr,
+      .notice = folder.string() + " does not answer, so dtrun status finds this job by --rdzv_endpoint only"};
 }
 
 std::vector<RegisteredJob> registered_jobs(const std::filesystem::path& folder) {

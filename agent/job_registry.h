@@ -6,10 +6,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "agent/core/vocabulary.h"
+#include "agent/system/disk.h"
 #include "proto/base/descriptor.h"
 
 namespace dtrun::agent {
@@ -18,8 +20,9 @@ struct RegisteredJob {
   std::string run_id;
   std::string host = {};  // of the coordinator, as the agent reaches it; or "unix:PATH", without a port
   int port = 0;
-  int pid = 0;           // of the agent
-  bool has_key = false;  // the coordinator wants one
+  int pid = 0;            // of the agent
+  std::string node = {};  // that it is on: several may share the folder
+  bool has_key = false;   // the coordinator wants one
   // The coordinator's key, if it was made for this job alone: only the job's agents and this entry, which
   // only this user can read, have it. Not kept beyond the job.
   std::string key = {};
@@ -69,6 +72,14 @@ class JobEntry {
   std::filesystem::path file_;
   Descriptor lock_;
 };
+
+// Enters the job in registry_folder() by `disk`, which alone may use the entry from then on. Null: the folder
+// does not answer. `notice`: for people; empty: none.
+struct Entered {
+  std::shared_ptr<JobEntry> entry;
+  std::string notice;
+};
+Entered enter_in_registry(Disk& disk, RegisteredJob job);
 
 // The jobs whose agents live, by run id; removes what dead agents left.
 std::vector<RegisteredJob> registered_jobs(const std::filesystem::path& folder);

@@ -34,6 +34,7 @@ void LauncherLine::take(const launch::ToHost& message) {
   if (message.has_signal()) events_.told(message.signal().number());
   if (message.has_alive()) events_.alive();
   if (message.has_input()) events_.input(message.input().text());
+  if (message.has_shown()) events_.shown(message.shown().bytes());
 }
 
 void LauncherLine::await_word() {

@@ -15,11 +15,12 @@ class LauncherLine {
  public:
   // `told(number)` on the loop for each signal that the launcher passes on, and with SIGTERM when the
   // launcher is gone: at the end of the stream, or after `silence`. `alive` for each sign of life.
-  // `input` for each piece of its standard input; an empty one is the end.
+  // `input` for each piece of its standard input; an empty one is the end. `shown` as RemoteConsole's.
   struct Events {
     std::function<void(int number)> told;
     std::function<void()> alive;
     std::function<void(const std::string& text)> input;
+    std::function<void(std::size_t bytes)> shown;
   };
   LauncherLine(Loop& loop, int fd, std::chrono::milliseconds silence, Events events);
   ~LauncherLine();

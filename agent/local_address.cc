@@ -10,6 +10,7 @@
 #include <cstring>
 #include <vector>
 
+#include "proto/base/ids.h"
 #include "rendezvous/client/endpoint.h"
 
 namespace dtrun::agent {
@@ -91,6 +92,8 @@ Home home_of(const std::string& host) {
     if (host == "localhost") return {true, address};
     return {true, address.find(':') == std::string::npos ? "0.0.0.0" : "::"};
   }
+  // A cluster's name for this host may be in no name server.
+  if (addresses.empty() && host == host_name()) return {true, "0.0.0.0"};
   return {!addresses.empty(), std::nullopt};
 }
 
@@ -101,6 +104,15 @@ std::vector<std::string> own_addresses(const std::string& proven) {
   std::vector<std::string> addresses;
   for (const Interface& one : found) addresses.push_back(one.address);
   return addresses;
+}
+
+// A sandbox may hide its interfaces.
+bool loopback_is_up() {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return true;
+  const bool hidden = list == nullptr;
+  freeifaddrs(list);
+  return hidden || std::ranges::any_of(interfaces(), &Interface::loopback);
 }
 
 std::vector<std::pair<std::string, std::string>> own_interfaces() {

@@ -32,6 +32,9 @@ std::string reachable_address(const std::string& address, const std::string& hos
 // interface.
 std::vector<std::string> own_addresses(const std::string& proven);
 
+// False in a sandbox without a network (unshare -n) whose loopback nobody has set up.
+bool loopback_is_up();
+
 // Name and address of each interface that is up.
 std::vector<std::pair<std::string, std::string>> own_interfaces();
 

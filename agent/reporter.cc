@@ -1,5 +1,6 @@
 #include "agent/reporter.h"
 
+#include <memory>
 #include <system_error>
 
 #include "agent/output/output_plan.h"
@@ -9,8 +10,10 @@
 
 namespace dtrun::agent {
 void Reporter::remove_earlier() {
-  std::error_code ignored;
-  for (const std::filesystem::path& file : files()) std::filesystem::remove(file, ignored);
+  disk_.post([files = files()] {
+    std::error_code ignored;
+    for (const std::filesystem::path& file : files) std::filesystem::remove(file, ignored);
+  });
 }
 
 void Reporter::tell(const EndedJob& ended) {
@@ -25,17 +28,26 @@ void Reporter::tell(const EndedJob& ended) {
 }
 
 std::string Reporter::tell_programs(const EndedJob& ended) {
-  std::string first;
-  for (const std::filesystem::path& file : files()) {
-    std::error_code ignored;
-    const std::filesystem::path folder = file.parent_path();
-    const bool is_others = folder == folder_in_use(spec_) && !log_.begun();
-    if (is_others || !std::filesystem::exists(folder, ignored)) continue;  // the job did not begin here
-    const Status status = replace_text(file, report_json(ended, host_));
-    if (!status.ok()) console_.error(status.message());
-    if (status.ok() && first.empty()) first = file.string();
-  }
-  return first;
+  std::vector<std::filesystem::path> files = this->files();
+  if (!log_.begun())
+    std::erase_if(files, [&](const auto& file) { return file.parent_path() == folder_in_use(spec_); });
+  struct Written {
+    std::string first;
+    std::vector<std::string> faults;
+  };
+  const auto written = std::make_shared<Written>();
+  const bool done = disk_.run([written, files, text = report_json(ended, host_)] {
+    for (const std::filesystem::path& file : files) {
+      std::error_code ignored;
+      if (!std::filesystem::exists(file.parent_path(), ignored)) continue;  // the job did not begin here
+      const Status status = replace_text(file, text);
+      if (!status.ok()) written->faults.push_back(status.message());
+      if (status.ok() && written->first.empty()) written->first = file.string();
+    }
+  });
+  if (!done) return "";
+  for (const std::string& fault : written->faults) console_.error(fault);
+  return written->first;
 }
 
 std::vector<std::filesystem::path> Reporter::files() const {

@@ -15,13 +15,15 @@ namespace dtrun::agent {
 
 class Reporter {
  public:
-  Reporter(const JobSpec& spec, std::string host, Console& console, EventLog& log)
-      : spec_(spec), host_(std::move(host)), console_(console), log_(log) {}
+  // `disk` writes the files.
+  Reporter(const JobSpec& spec, std::string host, Console& console, EventLog& log, Disk& disk)
+      : spec_(spec), host_(std::move(host)), console_(console), log_(log), disk_(disk) {}
 
   // Removes the report of an earlier job of this name.
   void remove_earlier();
   void tell(const EndedJob& ended);
-  // Writes only the files for programs. Returns the first report's file name, empty if there is none.
+  // Writes only the files for programs. Returns the first report's file name, empty if there is none, or not
+  // yet, as its file system does not answer.
   std::string tell_programs(const EndedJob& ended);
 
  private:
@@ -31,6 +33,7 @@ class Reporter {
   const std::string host_;
   Console& console_;
   EventLog& log_;
+  Disk& disk_;
 };
 
 }  // namespace dtrun::agent

@@ -138,7 +138,7 @@ wire::FromAgent to_message(const action::SendFailure& send) {
 
 wire::FromAgent to_message(const action::SendStopped& send) {
   wire::FromAgent message = message_of(send.generation);
-  to_wire(rendezvous::Stopped{send.outcomes, send.workers}, message.mutable_stopped());
+  to_wire(rendezvous::Stopped{send.outcomes, send.workers, send.parted}, message.mutable_stopped());
   return message;
 }
 
@@ -183,7 +183,8 @@ wire::FromAgent to_message(const action::SendJoin& send, const JobSpec& spec, co
 }
 
 event::WorkerReady to_event(int serial, const control::Ready& message) {
-  event::WorkerReady ready{.serial = serial, .step = {}, .error = printable(message.error())};
+  event::WorkerReady ready{
+      .serial = serial, .step = {}, .error = printable(message.error()), .torn = message.torn()};
   if (message.has_step()) ready.step = message.step();
   return ready;
 }
@@ -222,8 +223,17 @@ control::FromAgent start_message(const Assignment& assignment, int rank, int ind
   return message;
 }
 
-control::FromAgent stop_message(control::Stop::Kind kind, const std::string& reason) {
+control::FromAgent end_message(const action::EndWorker& end) {
   control::FromAgent message;
+  message.mutable_end()->set_last(end.last);
+  message.mutable_end()->set_rank(end.rank);
+  message.mutable_end()->set_world_size(end.world_size);
+  return message;
+}
+
+control::FromAgent stop_message(control::Stop::Kind kind, const std::string& reason, bool leaves) {
+  control::FromAgent message;
+  message.mutable_stop()->set_leaves(leaves);
   message.mutable_stop()->set_kind(kind);
   message.mutable_stop()->set_reason(reason);
   return message;

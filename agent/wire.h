@@ -52,6 +52,7 @@ control::FromAgent job_message(const BuiltinTrainer& trainer, const std::vector<
                                WorkerMemory memory = {});
 // `index`: among this node's workers of the generation.
 control::FromAgent start_message(const Assignment& assignment, int rank, int index);
-control::FromAgent stop_message(control::Stop::Kind kind, const std::string& reason);
+control::FromAgent end_message(const action::EndWorker& end);
+control::FromAgent stop_message(control::Stop::Kind kind, const std::string& reason, bool leaves = false);
 
 }  // namespace dtrun::agent

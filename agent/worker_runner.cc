@@ -42,12 +42,12 @@ WorkerRunner::WorkerRunner(const JobSpec& spec, std::string tag, Watchdog& watch
       trainer_(std::get_if<BuiltinTrainer>(&spec.program)),
       agent_(agent),
       events_(std::move(events)),
-      planner_(spec, own_environment(), tag, agent.scratch),
+      planner_(spec, own_environment(), tag, agent.logs, agent.scratch),
       children_(std::move(tag), watchdog),
       hang_guard_(agent.loop,
                   hang_settings(spec.heartbeat_timeout.count(), spec.stall_timeout.count(),
                                 spec.notice_after ? std::optional(spec.notice_after->count()) : std::nullopt,
-                                trainer_ != nullptr),
+                                trainer_ != nullptr, spec.shutdown_timeout.count()),
                   own_environment(), hang_view()),
       gpu_guard_(agent.loop, spec.gpu_reader, own_environment(), "/dev/kmsg",
                  [this](pid_t pid) { children_.spare(pid); }),
@@ -63,8 +63,11 @@ HangGuard::View WorkerRunner::hang_view() {
   view.usages = [this]() -> const std::map<pid_t, WorkerUsage>& {
     return usages_.look(pids(), Loop::Clock::now());
   };
-  view.matters = [this] { return hangs_matter(agent_.state); };
-  view.held_back = [this] { return congested_; };
+  // Signs of life and stacks are files, too: a file system that hangs is waited for.
+  view.matters = [this] {
+    return hangs_matter(agent_.state) && agent_.logs.run([] {}) && agent_.scratch.answers();
+  };
+  view.held_back = [this] { return congested_ || children_.any_paused(); };
   view.silence_tells = [this] { return silence_tells(agent_.state); };
   view.spares_victims = [this] { return agent_.state.workers_outlive(); };
   view.compare = [this](std::uint64_t mine, std::chrono::milliseconds patience, auto done) {
@@ -114,6 +117,7 @@ void WorkerRunner::reply(int serial, control::KvReply reply) {
 
 std::vector<WorkerReport> WorkerRunner::reports() {
   const auto now = Loop::Clock::now();
+  oom_.forget_old(now);
   const auto& usages = usages_.look(pids(), now);
   const GpuReading& gpus = gpu_guard_.look_now_and_then(now);
   std::vector<WorkerReport> reports(static_cast<std::size_t>(spec_.nproc));
@@ -239,7 +243,7 @@ void WorkerRunner::said(WorkerProcess& worker, int serial, const control::FromWo
     case Body::kCompletion:
       return events_.happened(event::WorkerCompleted{from_wire(message.completion())});
     case Body::kFault:
-      return worker.set_error(message.fault().message());
+      return worker.set_error(message.fault().message(), message.fault().final());
     case Body::BODY_NOT_SET:
       return;
   }
@@ -290,8 +294,13 @@ void WorkerRunner::progressed(WorkerProcess& worker, const Progress& progress) {
 
 void WorkerRunner::act(const action::PauseWorkers& a) {
   agent_.log.write("pause_workers", {{"after_step", a.after_step}, {"reason", a.reason}});
-  children_.send(
-      stop_message(a.after_step ? control::Stop::PAUSE_AFTER_STEP : control::Stop::PAUSE, a.reason));
+  children_.send(stop_message(a.after_step ? control::Stop::PAUSE_AFTER_STEP : control::Stop::PAUSE, a.reason,
+                              a.leaves));
+}
+
+void WorkerRunner::act(const action::EndWorker& a) {
+  agent_.log.write("end_worker", {{"serial", a.serial}, {"last", a.last}, {"rank", a.rank}});
+  if (WorkerProcess* worker = children_.find(a.serial)) worker->send(end_message(a));
 }
 
 void WorkerRunner::act(const action::AbortWorkers& a) {
@@ -313,8 +322,9 @@ void WorkerRunner::act(const action::LookAtWorkers& a) { hang_guard_.look(a.limi
 void WorkerRunner::act(const action::KillHung&) { hang_guard_.kill_hung(); }
 
 void WorkerRunner::look_at_heartbeat_files() {
-  for (WorkerProcess* worker : children_.workers())
-    if (const auto progress = worker->look_at_heartbeat_file()) progressed(*worker, from_wire(*progress));
+  if (agent_.scratch.answers())
+    for (WorkerProcess* worker : children_.workers())
+      if (const auto progress = worker->look_at_heartbeat_file()) progressed(*worker, from_wire(*progress));
   heartbeat_timer_.set(Loop::Clock::now() + kHeartbeatFileLook, [this] { look_at_heartbeat_files(); });
 }
 
@@ -332,9 +342,12 @@ void WorkerRunner::ended(int serial, WorkerOutcome outcome, bool never_ran) {
   note_cause(&outcome);
   gpu_guard_.ended(outcome.pid);
   WorkerProcess& worker = *children_.find(serial);
-  if (const auto last = worker.look_at_heartbeat_file()) progressed(worker, from_wire(*last));
+  if (agent_.scratch.answers())
+    if (const auto last = worker.look_at_heartbeat_file()) progressed(worker, from_wire(*last));
   if (!outcome.ok() && !ended_as_told(outcome, agent_.state))
-    write_last_operations(worker.log_dir(), worker.operations());
+    agent_.logs.post([folder = worker.log_dir(), operations = worker.operations()] {
+      write_last_operations(folder, operations);
+    });
   trace_session_.part_with(worker);
   agent_.log.write("worker_ended", {{"generation", worker.generation()},
                                     {"rank", outcome.rank},
@@ -345,12 +358,11 @@ void WorkerRunner::ended(int serial, WorkerOutcome outcome, bool never_ran) {
       event::WorkerExited{.serial = serial, .outcome = std::move(outcome), .never_ran = never_ran});
 }
 
-// A SIGKILL that this agent did not send may be the kernel's, for lack of memory. A shell ends with 137 if
-// its program got one.
+// A SIGKILL that this agent did not send may be the kernel's, for lack of memory. A worker that fails
+// otherwise may have lost a process of its own to the kernel: the program behind a shell, a loader of data.
 void WorkerRunner::note_cause(WorkerOutcome* outcome) {
   if (killed_ || outcome->cause != EndCause::kUnknown || outcome->ok()) return;
-  const bool shell = outcome->signal == 0 && outcome->exit_code == exit_code_of_signal(SIGKILL);
-  const bool killed = outcome->signal == SIGKILL ? oom_.killed(outcome->pid) : shell && oom_.killed_another();
+  const bool killed = outcome->signal == SIGKILL ? oom_.killed(outcome->pid) : oom_.killed_another();
   if (killed) outcome->cause = EndCause::kOutOfMemory;
 }
 

@@ -39,6 +39,7 @@ class WorkerRunner {
     Console& console;
     ProgressView& view;
     EventLog& log;
+    Disk& logs;
     Scratch& scratch;
     const State& state;
   };
@@ -64,6 +65,7 @@ class WorkerRunner {
   void act(const action::AskGpu& a);
   void act(const action::PlaceWorker& a);
   void act(const action::PauseWorkers& a);
+  void act(const action::EndWorker& a);
   void act(const action::SignalWorkers& a);
   void act(const action::LookAtWorkers& a);
   void act(const action::KillHung& a);

@@ -35,6 +35,9 @@
 #include "proto/base/log.h"
 #include "rendezvous/identity/key_source.h"
 
+// NOLINTNEXTLINE(bugprone-reserved-identifier): in sanitizers' builds alone
+extern "C" [[gnu::weak]] void __sanitizer_print_stack_trace();
+
 namespace {
 
 using namespace dtrun;
@@ -143,6 +146,14 @@ void end_of_uncaught() {
   std::abort();
 }
 
+// All that has to be kept is written by now, and the tear-down of gRPC in a process that ends has been seen
+// to wait for ever. The sanitizers look for leaks in it.
+int end_with(int code) {
+  if (__sanitizer_print_stack_trace != nullptr) return code;
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
+
 Status machine_refuses(const std::string& what) {
   return Status(kExitOsError,
                 "the machine refuses what dtrun needs: " + what +
@@ -156,8 +167,14 @@ Status machine_refuses(const std::string& what) {
 int main(int argc, char** argv) {
   std::set_terminate(end_of_uncaught);
   try {
-    return run({argv + 1, argv + argc});
+    return end_with(run({argv + 1, argv + argc}));
   } catch (const std::system_error& error) {
+    // glibc passes on what a filter of system calls says to clone3, unless that is "not there".
+    if (error.code() == std::errc::operation_not_permitted)
+      return cmd::fail(
+          Status(kExitOsError,
+                 "no thread can be started: a seccomp filter forbids clone3 (that of Docker "
+                 "before 20.10.10 does; newer ones, or --security-opt seccomp=unconfined, do not)"));
     return cmd::fail(machine_refuses(error.code().message()));
   } catch (const std::bad_alloc&) {
     return cmd::fail(machine_refuses("memory"));

@@ -1,6 +1,8 @@
 #include "agent/core/hang.h"
 
 #include <algorithm>
+#include <cctype>
+#include <string_view>
 
 namespace dtrun::agent {
 namespace {
@@ -35,10 +37,11 @@ bool moved(std::int64_t bytes, Millis in_ms) {
 }  // namespace
 
 HangSettings hang_settings(Millis heartbeat_timeout, Millis stall_timeout, std::optional<Millis> notice_after,
-                           bool builtin) {
+                           bool builtin, Millis shutdown_timeout) {
   static constexpr Millis kSilence = 300000, kIdle = 600000, kWait = 30000;
   HangSettings settings{.heartbeat_timeout = heartbeat_timeout,
                         .stall_timeout = stall_timeout,
+                        .raised_timeout = std::max<Millis>(shutdown_timeout, 1000),
                         .silence_notice = notice_after.value_or(kSilence)};
   if (builtin)
     settings.wait_notice = std::min(notice_after.value_or(kWait), kWait);
@@ -50,7 +53,7 @@ HangSettings hang_settings(Millis heartbeat_timeout, Millis stall_timeout, std::
 Millis HangDetector::interval() const {
   Millis shortest = settings_.wait_notice > 0 ? kWaitInterval : kLongestInterval;
   for (Millis limit : {settings_.heartbeat_timeout, settings_.stall_timeout, settings_.silence_notice,
-                       settings_.idle_notice, settings_.wait_notice})
+                       settings_.idle_notice, settings_.wait_notice, settings_.raised_timeout})
     if (limit > 0) shortest = std::min(shortest, limit / 5);
   return std::max(kShortestInterval, shortest);
 }
@@ -89,6 +92,7 @@ void HangDetector::update(const LifeSigns& signs, bool held_back) {
     seen.active_at = watched_;
     seen.cpu_mark = signs.cpu_ms;
   }
+  if (signs.raised && !seen.raised_at) seen.raised_at = watched_;
   update_moved(signs, held_back, seen);
   seen.last = signs;
 }
@@ -150,6 +154,12 @@ std::vector<QuietWorker> HangDetector::quiet() const {
   return found;
 }
 
+// A program may catch the error whose file is there, and go on.
+Millis HangDetector::ending_for(const Seen& seen) const {
+  if (!seen.raised_at) return 0;
+  return watched_ - std::max({*seen.raised_at, seen.active_at, seen.last.beat ? seen.beat_at : 0});
+}
+
 std::vector<HungWorker> HangDetector::judge() const {
   std::vector<HungWorker> hung;
   int quiet = 0;  // workers that gave heartbeats once, and none of late
@@ -166,6 +176,11 @@ std::vector<HungWorker> HangDetector::judge() const {
     all_idle = all_idle && watched_ - seen.active_at >= settings_.stall_timeout;
   }
   for (HungWorker& one : hung) one.alone = quiet == 1;
+  if (hung.empty() && settings_.raised_timeout > 0) {
+    for (const auto& [local_rank, seen] : seen_)
+      if (const Millis ending = ending_for(seen); ending >= settings_.raised_timeout)
+        hung.push_back({.local_rank = local_rank, .silent_ms = ending});
+  }
   if (hung.empty() && all_idle) {
     for (const auto& [local_rank, seen] : seen_)
       if (!seen.ahead)
@@ -174,6 +189,10 @@ std::vector<HungWorker> HangDetector::judge() const {
                         .stalled = true,
                         .collectives = seen.last.collectives});
   }
+  // The others wait for those that raised an error.
+  for (HungWorker& one : hung) one.raised = seen_.at(one.local_rank).raised_at.has_value();
+  if (std::ranges::any_of(hung, &HungWorker::raised))
+    std::erase_if(hung, [](const HungWorker& one) { return !one.raised; });
   std::stable_sort(hung.begin(), hung.end(),
                    [](const HungWorker& a, const HungWorker& b) { return a.silent_ms > b.silent_ms; });
   return hung;
@@ -188,6 +207,26 @@ std::optional<std::uint64_t> collectives_of(const std::vector<HungWorker>& hung)
 
 bool wait_for_another_node(std::uint64_t mine, const std::vector<std::optional<std::uint64_t>>& nodes) {
   return std::ranges::any_of(nodes, [&](const auto& begun) { return !begun || *begun < mine; });
+}
+
+// The frames are indented; behind them stands "module.Error: message", whose message may have some lines.
+// torch puts "[rank1]: " in front of each line.
+bool ends_in_traceback(const std::vector<std::string>& stderr_tail) {
+  constexpr std::ptrdiff_t kMostOfMessage = 5;
+  const auto text_of = [](std::string_view line) {
+    const std::size_t end = line.starts_with("[rank") ? line.find("]: ") : line.npos;
+    return end == line.npos ? line : line.substr(end + 3);
+  };
+  const auto is_frame = [&](const std::string& line) { return text_of(line).starts_with("  File \""); };
+  const auto frame = std::find_if(stderr_tail.rbegin(), stderr_tail.rend(), is_frame).base();
+  if (frame == stderr_tail.begin()) return false;
+  const auto error = std::find_if(frame, stderr_tail.end(),
+                                  [&](const std::string& line) { return !text_of(line).starts_with(" "); });
+  if (error == stderr_tail.end() || stderr_tail.end() - error > kMostOfMessage) return false;
+  const std::string_view name = text_of(*error).substr(0, text_of(*error).find(':'));
+  return !name.empty() && std::ranges::all_of(name, [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '.' || c == '_';
+  });
 }
 
 std::vector<int> at_fault(const std::map<int, Activity>& hung) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "agent/core/vocabulary.h"
@@ -17,19 +18,21 @@ struct HangSettings {
   // Workers are ended for these.
   Millis heartbeat_timeout = 0;  // a worker gave heartbeats, and then none for this long
   Millis stall_timeout = 0;      // no worker of the node wrote or used the CPU for this long
+  Millis raised_timeout = 0;     // a worker wrote its error file, and then did nothing for this long
   // People are told of these.
   Millis silence_notice = 0;  // a worker gave heartbeats, and then none for this long
   Millis idle_notice = 0;     // no worker of the node wrote, used the CPU or read anything for this long
   Millis wait_notice = 0;     // a worker waits for a peer for this long
 
-  bool ends() const { return heartbeat_timeout > 0 || stall_timeout > 0; }
+  bool ends() const { return heartbeat_timeout > 0 || stall_timeout > 0 || raised_timeout > 0; }
   bool tells() const { return silence_notice > 0 || idle_notice > 0 || wait_notice > 0; }
 };
 
 // `notice_after`: people are told of whatever lasts so long; none: of what should not last so long. The
 // built-in trainer gives heartbeats and says whom it waits for, so whether its node is idle does not matter.
+// `shutdown_timeout`: a worker that wrote its error file has as long to end by itself.
 HangSettings hang_settings(Millis heartbeat_timeout, Millis stall_timeout, std::optional<Millis> notice_after,
-                           bool builtin);
+                           bool builtin, Millis shutdown_timeout);
 
 // The signs of life that one look found at a running worker.
 struct LifeSigns {
@@ -43,6 +46,7 @@ struct LifeSigns {
   // another one waits for it.
   std::optional<std::uint64_t> collectives = {};
   Millis waits_ms = 0;  // so long for a peer that it knows, in the operation in hand; 0: for none
+  bool raised = false;  // its error file is there
 };
 
 // A worker that has got nothing done of late.
@@ -58,7 +62,8 @@ struct QuietWorker {
 struct HungWorker {
   int local_rank = 0;
   Millis silent_ms = 0;
-  bool stalled = false;  // found by stall_timeout, else by heartbeat_timeout
+  bool stalled = false;  // found by stall_timeout, else by heartbeat_timeout or raised_timeout
+  bool raised = false;   // and so at fault
   // The node's other workers that give heartbeats have given them lately, or wait for this one: they do not
   // wait for a common third.
   bool alone = false;
@@ -96,11 +101,13 @@ class HangDetector {
     Millis recent_at = 0;    // the same of `recent`, with which the newest signs are compared
     LifeSigns recent = {};
     bool ahead = false;  // of another worker of this node, which it waits for
+    std::optional<Millis> raised_at = {};
   };
 
   void update(const LifeSigns& signs, bool held_back);
   void update_moved(const LifeSigns& signs, bool held_back, Seen& seen) const;
   Millis idle_for() const;
+  Millis ending_for(const Seen& seen) const;
   void find_ahead();
   std::vector<HungWorker> judge() const;
 
@@ -118,6 +125,10 @@ std::optional<std::uint64_t> collectives_of(const std::vector<HungWorker>& hung)
 // True if workers that have begun `mine` collectives wait for another node. `nodes`: the number that the
 // silent workers of each node have begun; nothing: it did not say, for its workers give signs of life.
 bool wait_for_another_node(std::uint64_t mine, const std::vector<std::optional<std::uint64_t>>& nodes);
+
+// True if a worker's last lines on stderr are a Python traceback with its error: whatever it waits for now,
+// it has failed. An exception that was only logged reads the same where nothing was written afterwards.
+bool ends_in_traceback(const std::vector<std::string>& stderr_tail);
 
 // Chooses the workers that hang and are to be ended, by local rank, if the others go on with their state. A
 // worker that waits for a peer is a victim and never chosen; nor is one whose wait is of an unknown kind

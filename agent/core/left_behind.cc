@@ -14,8 +14,8 @@ constexpr std::size_t kNamed = 3, kLongestName = 60;
 std::string name_of(std::string command) {
   const auto breaks = [](char c) { return c == '\n' || c == '\r' || c == '\t'; };
   std::ranges::replace_if(command, breaks, ' ');
-  const std::string name = shortened(printable(command), kLongestName);
-  return name.size() < command.size() ? name + "…" : name;
+  const std::string whole = printable(command), name = shortened(whole, kLongestName);
+  return name.size() < whole.size() ? name + "…" : name;
 }
 
 }  // namespace

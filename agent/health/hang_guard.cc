@@ -34,7 +34,10 @@ std::optional<Operation> wait_for_peer(std::vector<Operation> operations) {
 }
 
 // `together`: the same words for each of several workers.
-std::string what_is_wrong(const WorkerProcess& worker, Millis timeout, bool together) {
+std::string what_is_wrong(const WorkerProcess& worker, const HungWorker& hung, Millis timeout,
+                          bool together) {
+  if (hung.raised)
+    return "raised an error, and did not end for " + seconds_text(timeout) + ": " + worker.raised();
   std::string what = "no progress for " + seconds_text(timeout);
   if (!worker.has_log_dir()) return what;
   std::filesystem::path file = worker.stacks_file();
@@ -132,7 +135,7 @@ void HangGuard::look_for_people() {
 // nobody to ask.
 bool HangGuard::ask_other_nodes(const std::vector<HungWorker>& hung) {
   const std::optional<std::uint64_t> mine = collectives_of(hung);
-  if (!mine || !view_.spares_victims()) return false;
+  if (!mine || hung.front().raised || !view_.spares_victims()) return false;
   // The other nodes find their silent workers within an interval; one more is for those that fell silent
   // later.
   const std::chrono::milliseconds patience(2 * detector_->interval());
@@ -164,6 +167,7 @@ std::vector<LifeSigns> HangGuard::signs() const {
     one.beat = worker->heartbeat();
     one.output_bytes = worker->output().bytes();
     one.collectives = worker->signs().collectives();
+    one.raised = !worker->raised().empty();
     if (const auto wait = wait_for_peer(worker->operations())) one.waits_ms = (now - wait->began) / 1'000'000;
     if (const auto usage = usages.find(worker->pid()); usage != usages.end()) take_usage(usage->second, one);
     const auto group = groups.find(worker->pid());
@@ -176,20 +180,27 @@ std::vector<LifeSigns> HangGuard::signs() const {
 
 void HangGuard::act_on(const std::vector<HungWorker>& hung) {
   const HungWorker& first = hung.front();
-  const bool silent = first.alone && view_.silence_tells();
-  const Millis timeout = first.stalled ? settings_.stall_timeout : settings_.heartbeat_timeout;
+  const bool silent = !first.raised && first.alone && view_.silence_tells();
+  const Millis timeout = first.raised    ? first.silent_ms
+                         : first.stalled ? settings_.stall_timeout
+                                         : settings_.heartbeat_timeout;
   for (const HungWorker& one : hung) {
     if (silent && one.local_rank != first.local_rank) continue;
     const WorkerProcess* worker = find(one.local_rank);
     if (worker == nullptr) continue;
-    found_.push_back({one.local_rank, what_is_wrong(*worker, timeout, !silent && hung.size() > 1), silent});
+    found_.push_back({one.local_rank, what_is_wrong(*worker, one, timeout, !silent && hung.size() > 1),
+                      one.raised ? Activity::kRaised
+                      : silent   ? Activity::kSilent
+                                 : Activity::kUnseen});
   }
   const WorkerProcess* worker = find(first.local_rank);
-  const std::string of = !first.stalled && hung.size() == 1 && worker != nullptr
+  const std::string of = (first.raised || !first.stalled) && hung.size() == 1 && worker != nullptr
                              ? "rank " + std::to_string(worker->rank()) + ": "
                              : "";
-  view_.tell(of + "no progress for " + seconds_text(timeout) +
-             (first.stalled ? ": no worker of this node wrote or computed anything" : "") +
+  const std::string what = first.raised ? found_.empty() ? "raised an error" : found_.front().what
+                                        : "no progress for " + seconds_text(timeout);
+  view_.tell(of + what +
+             (first.stalled && !first.raised ? ": no worker of this node wrote or computed anything" : "") +
              "; looking where the workers stand");
   begin_look(kOwnLook);
 }
@@ -232,7 +243,7 @@ void HangGuard::spare_victims() {
   std::map<int, Activity> stands;
   for (const Found& one : found_)
     stands[one.local_rank] =
-        one.silent ? Activity::kSilent : inspection_->stack_location(one.local_rank).activity;
+        is_at_fault(one.known) ? one.known : inspection_->stack_location(one.local_rank).activity;
   const std::vector<int> fault = at_fault(stands);
   std::erase_if(found_, [&](const Found& one) {
     const bool victim = std::ranges::find(fault, one.local_rank) == fault.end();
@@ -247,11 +258,12 @@ void HangGuard::take_standings() {
     const bool hangs = std::ranges::find(found_, worker->local_rank(), &Found::local_rank) != found_.end();
     if (view_.spares_victims() && !hangs) continue;
     StackLocation stack_location = inspection_->stack_location(worker->local_rank());
+    const auto found = std::ranges::find(found_, worker->local_rank(), &Found::local_rank);
+    if (found != found_.end() && is_at_fault(found->known))
+      stack_location.activity = found->known;
+    else if (!worker->raised().empty() || ends_in_traceback(worker->output().error_tail()))
+      stack_location.activity = Activity::kRaised;
     if (stack_location.activity == Activity::kUnseen) continue;
-    const bool silent = std::any_of(found_.begin(), found_.end(), [&](const Found& one) {
-      return one.silent && one.local_rank == worker->local_rank();
-    });
-    if (silent) stack_location.activity = Activity::kSilent;
     worker->set_standing(std::move(stack_location));
   }
 }

@@ -63,7 +63,7 @@ class HangGuard {
   struct Found {
     int local_rank = 0;
     std::string what;
-    bool silent = false;  // and so at fault
+    Activity known = Activity::kUnseen;  // kSilent or kRaised: at fault; else the look tells
   };
 
   void schedule();

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "proto/base/text_in.h"
@@ -72,6 +73,14 @@ bool OomWatch::killed_another() {
   if (!accounted_ || !kills || *kills <= *accounted_) return false;
   ++*accounted_;
   return true;
+}
+
+void OomWatch::forget_old(std::chrono::steady_clock::time_point now) {
+  constexpr std::chrono::seconds kOld{30};
+  if (!accounted_ || now - marked_at_ < kOld) return;
+  accounted_ = std::max(*accounted_, marked_);
+  marked_ = oom_kills(text_in(counter_)).value_or(marked_);
+  marked_at_ = now;
 }
 
 // Each read of /dev/kmsg gives one record; a record that was overwritten before we came gives EPIPE.

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -36,15 +37,20 @@ class OomWatch {
   // True if the kernel killed `pid` for lack of memory. Ask for a process that has just died of a SIGKILL
   // that we did not send. With the counter alone, each kill explains one death.
   bool killed(pid_t pid);
-  // True if the kernel killed another process of ours that has not been asked for yet: the program behind a
-  // shell that ended with 137, say.
+  // True if the kernel killed another process of ours of late that has not been asked for yet: the program
+  // behind a shell, or a worker of a DataLoader.
   bool killed_another();
+  // Kills that are older than a minute at most, and half a minute at least, explain no death any more. To be
+  // called now and then.
+  void forget_old(std::chrono::steady_clock::time_point now);
 
  private:
   bool named_by_kernel(pid_t pid);
 
   std::filesystem::path counter_;
-  std::optional<std::int64_t> accounted_;  // kills that are explained, or happened before us
+  std::optional<std::int64_t> accounted_;  // kills that are explained, or happened long ago or before us
+  std::int64_t marked_ = 0;                // kills at marked_at_
+  std::chrono::steady_clock::time_point marked_at_;
   Descriptor kernel_log_;
   std::string victims_;  // " 4711 4712 " as the log named them
 };

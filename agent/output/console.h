@@ -4,6 +4,7 @@
 // so that memory stays bounded and no line is lost.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -38,8 +39,7 @@ class Console {
   virtual bool is_terminal(Stream stream) const = 0;
   virtual int columns() const = 0;
 
-  // True if text is queued; the loop writes it.
-  virtual bool pending() const = 0;
+  virtual std::size_t queued() const = 0;  // bytes, which the loop writes
   // Throws away the queue and all later text, as there is no reader.
   virtual void drop() = 0;
 

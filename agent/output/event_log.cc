@@ -1,56 +1,58 @@
 #include "agent/output/event_log.h"
 
-#include <fcntl.h>
-
-#include <cerrno>
-#include <cstring>
+#include <unistd.h>
 
 #include "proto/base/clock.h"
 #include "proto/json/json.h"
 
 namespace dtrun::agent {
+namespace {
 
-EventLog::EventLog(const std::vector<std::filesystem::path>& folders, const std::filesystem::path& held_back,
-                   std::string host, std::function<void(const std::string& why)> failed)
-    : host_(std::move(host)), failed_(std::move(failed)) {
-  for (const std::filesystem::path& folder : folders) {
-    File& file = files_.emplace_back();
-    file.path = folder / "events.jsonl";
+// Hours of events. A file system that hangs longer costs events, not memory.
+constexpr std::size_t kMostQueued = 4u << 20;
+
+}  // namespace
+
+EventLog::EventLog(Disk& disk, const std::vector<std::filesystem::path>& folders,
+                   const std::filesystem::path& held_back, std::string host,
+                   std::function<void(const std::string& why)> failed)
+    : disk_(disk), host_(std::move(host)), failed_(std::move(failed)) {
+  files_.resize(folders.size());
+  for (std::size_t i = 0; i < folders.size(); ++i) {
+    files_[i].path = folders[i] / "events.jsonl";
     std::error_code ignored;
-    file.waits = folder == held_back || !std::filesystem::exists(folder, ignored);
-    if (!file.waits) open(file);
+    if (folders[i] != held_back && std::filesystem::exists(folders[i], ignored)) open(files_[i]);
   }
 }
 
 void EventLog::open(File& file) {
-  file.descriptor.reset(::open(file.path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (!file.descriptor.open()) file.open_error = errno;
+  file.log = std::make_unique<QueuedLog>(disk_, file.path, 0, LogFile::Writers::kAnyNumber);
+  file.log->listen({.failed = [this, &file](const Status& why) { fail(file, why.message()); },
+                    .unwritten = {},
+                    .written = {}});
 }
 
 void EventLog::begin() {
   begun_ = true;
   for (File& file : files_) {
-    if (!std::exchange(file.waits, false)) continue;
-    std::error_code ignored;  // open() finds out
-    std::filesystem::create_directories(file.path.parent_path(), ignored);
+    if (file.log) continue;
     open(file);
     append(file, std::exchange(file.waiting, ""));
   }
 }
 
-void EventLog::fail(File& file, int error) {
-  if (std::exchange(file.failed, true)) return;
-  failed_("cannot write " + file.path.string() + ": " + std::strerror(error) + "; events are missing there");
+void EventLog::fail(File& file, const std::string& why) {
+  if (!std::exchange(file.failed, true)) failed_(why + "; events are missing there");
 }
 
 void EventLog::append(File& file, const std::string& text) {
-  if (file.waits) {
+  if (!file.log) {
     file.waiting += text;
-    return;
+  } else if (file.log->queued() + text.size() > kMostQueued) {
+    fail(file, file.path.string() + " takes nothing");
+  } else if (file.log->takes()) {
+    file.log->write(text);
   }
-  if (!file.descriptor.open()) return fail(file, file.open_error);
-  const ssize_t n = ::write(file.descriptor.get(), text.data(), text.size());
-  if (n != static_cast<ssize_t>(text.size())) fail(file, n < 0 ? errno : ENOSPC);
 }
 
 void EventLog::write(const char* event, Fields fields) {

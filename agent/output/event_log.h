@@ -6,13 +6,14 @@
 #include <filesystem>
 #include <functional>
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "proto/base/descriptor.h"
+#include "agent/output/queued_log.h"
 
 namespace dtrun::agent {
 
@@ -23,9 +24,10 @@ class EventLog {
 
   // None of `folders`: writes nothing. One that does not exist gets its file at begin(), and so does
   // `held_back`, one of them or empty. `host` is put into each line. `failed` is called for the first event
-  // that cannot be written, once for each file.
-  EventLog(const std::vector<std::filesystem::path>& folders, const std::filesystem::path& held_back,
-           std::string host, std::function<void(const std::string& why)> failed);
+  // that cannot be written, once for each file. `disk` writes them.
+  EventLog(Disk& disk, const std::vector<std::filesystem::path>& folders,
+           const std::filesystem::path& held_back, std::string host,
+           std::function<void(const std::string& why)> failed);
 
   // Gets each event's name and line, too, with a file or without.
   void set_listener(std::function<void(std::string_view event, const std::string& line)> listener) {
@@ -42,17 +44,16 @@ class EventLog {
  private:
   struct File {
     std::filesystem::path path;
-    Descriptor descriptor;
-    int open_error = 0;
-    bool failed = false;  // that was told
-    bool waits = false;   // for begin()
-    std::string waiting;  // lines
+    std::unique_ptr<QueuedLog> log;  // null: waits for begin()
+    std::string waiting;             // lines
+    bool failed = false;             // that was told
   };
 
-  static void open(File& file);
+  void open(File& file);
   void append(File& file, const std::string& text);
-  void fail(File& file, int error);
+  void fail(File& file, const std::string& why);
 
+  Disk& disk_;
   std::vector<File> files_;
   bool begun_ = false;
   std::string host_;

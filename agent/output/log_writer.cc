@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "proto/core/utf8.h"
 
@@ -19,15 +20,21 @@ std::filesystem::path worker_log_dir(const std::filesystem::path& log_dir, const
   return log_dir / run_folder(run_id) / ("attempt_" + std::to_string(generation)) / std::to_string(rank);
 }
 
-LogWriter::LogWriter(Console& console, Console::Stream stream, StreamPlan plan)
+LogWriter::LogWriter(Console& console, Console::Stream stream, StreamPlan plan, std::function<void()> written)
     : console_(console), stream_(stream), plan_(std::move(plan)) {
-  if (plan_.file.empty()) return;
-  auto file = LogFile::open(plan_.file, plan_.max_file_size, LogFile::Writers::kOneProcess);
-  if (file.ok()) {
-    file_ = std::move(file).value();
-  } else {
-    file_failed(file.status());
-  }
+  if (!plan_.file) return;
+  // What was shown already is not shown again.
+  const bool shown = plan_.console;
+  plan_.file->listen({.failed = [this](const Status& status) { file_failed(status); },
+                      .unwritten =
+                          [this, shown](const std::string& text) {
+                            if (!shown) show_unwritten(text);
+                          },
+                      .written = std::move(written)});
+}
+
+LogWriter::~LogWriter() {
+  if (plan_.file) plan_.file->listen({});
 }
 
 void LogWriter::push(std::string_view bytes) {
@@ -55,9 +62,8 @@ void LogWriter::note_time() {
 }
 
 void LogWriter::write_file(std::string_view bytes) {
-  if (!file_.is_open()) return;
-  if (Status status = file_.write(plan_.timestamps ? stamped(bytes) : bytes); !status.ok())
-    file_failed(status);
+  if (plan_.file && plan_.file->takes())
+    plan_.file->write(std::string(plan_.timestamps ? stamped(bytes) : bytes));
 }
 
 // `bytes` with the time before each line that begins in them.
@@ -75,13 +81,29 @@ std::string_view LogWriter::stamped(std::string_view bytes) {
 }
 
 void LogWriter::take_line(std::string_view line) {
-  if (plan_.console && !verbatim())
-    append_line(&shown_, console_.is_terminal(stream_) ? overwritten(line) : line);
+  ++lines_;
+  const std::string_view unshown = line.substr(std::min(rest_shown_, line.size()));
+  const bool cut = std::exchange(rest_shown_, 0) > 0;
+  if (plan_.console && !verbatim() && !(cut && unshown.empty()))
+    append_line(&shown_, cut || console_.is_terminal(stream_) ? overwritten(unshown) : line);
   if (plan_.filtered) filter(line);
   tail_.push(line);
 }
 
-// A terminal shows a progress bar or a prompt before its line ends; a pipe or file gets only whole lines.
+bool LogWriter::unshown() const {
+  return plan_.console && !verbatim() && !console_.is_terminal(stream_) &&
+         cutter_.rest().size() > rest_shown_;
+}
+
+// Of a bar that was drawn several times the last state.
+void LogWriter::show_rest() {
+  if (!unshown()) return;
+  append_line(&shown_, overwritten(cutter_.rest().substr(rest_shown_)));
+  rest_shown_ = cutter_.rest().size();
+  show();
+}
+
+// A terminal shows a progress bar or a prompt before its line ends.
 void LogWriter::show_unfinished() {
   if (!plan_.console || !console_.is_terminal(stream_)) return;
   const std::string_view rest = overwritten(cutter_.rest());
@@ -104,7 +126,7 @@ void LogWriter::filter(std::string_view line) {
   if (!wanted) return;
   std::string text;
   append_line(&text, line);
-  if (Status status = plan_.filtered->write(text); !status.ok()) console_.notice(status.message());
+  plan_.filtered->write(std::move(text));
 }
 
 void LogWriter::show() {
@@ -116,6 +138,14 @@ void LogWriter::show() {
 void LogWriter::file_failed(const Status& status) {
   console_.notice(status.message() + "; this worker's output goes to the console only from here on");
   plan_.console = true;
+}
+
+// The rest of a line that is still being written is shown with the line.
+void LogWriter::show_unwritten(std::string_view text) {
+  std::string lines;
+  for (std::size_t end; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1))
+    append_line(&lines, text.substr(0, end));
+  if (!lines.empty()) console_.write(stream_, lines);
 }
 
 }  // namespace dtrun::agent

@@ -36,8 +36,9 @@ StreamPlan OutputPlanner::plan(Console& console, Console::Stream stream, int ran
   plan.timestamps = output.timestamps;
   plan.verbatim = spec_.nproc == 1 && output.prefix.empty() && !output.timestamps;
   if (log_dir.empty()) return plan;
-  if (targets.file) plan.file = log_dir / (out ? "stdout.log" : "stderr.log");
-  plan.max_file_size = output.max_file_size;
+  if (targets.file)
+    plan.file = std::make_shared<QueuedLog>(disk_, log_dir / (out ? "stdout.log" : "stderr.log"),
+                                            output.max_file_size, LogFile::Writers::kOneProcess);
   plan.filters = out ? output.stdout_filters : output.stderr_filters;
   if (targets.filtered && !plan.filters.empty()) {
     const char* name = out ? "filtered_stdout.log" : "filtered_stderr.log";
@@ -46,15 +47,14 @@ StreamPlan OutputPlanner::plan(Console& console, Console::Stream stream, int ran
   return plan;
 }
 
-std::shared_ptr<LogFile> OutputPlanner::filtered_file(Console& console, const std::filesystem::path& path) {
-  std::weak_ptr<LogFile>& known = filtered_[path];
+std::shared_ptr<QueuedLog> OutputPlanner::filtered_file(Console& console, const std::filesystem::path& path) {
+  std::weak_ptr<QueuedLog>& known = filtered_[path];
   if (auto file = known.lock()) return file;
-  auto opened = LogFile::open(path, spec_.output.max_file_size);
-  if (!opened.ok()) {
-    console.notice(opened.status().message());
-    return nullptr;
-  }
-  auto file = std::make_shared<LogFile>(std::move(opened).value());
+  auto file =
+      std::make_shared<QueuedLog>(disk_, path, spec_.output.max_file_size, LogFile::Writers::kAnyNumber);
+  file->listen({.failed = [&console](const Status& status) { console.notice(status.message()); },
+                .unwritten = {},
+                .written = {}});
   known = file;
   return file;
 }

@@ -25,20 +25,22 @@ std::filesystem::path folder_in_use(const JobSpec& spec);
 
 class OutputPlanner {
  public:
-  OutputPlanner(const JobSpec& spec, std::string host) : spec_(spec), host_(std::move(host)) {}
+  OutputPlanner(const JobSpec& spec, std::string host, Disk& disk)
+      : spec_(spec), host_(std::move(host)), disk_(disk) {}
 
-  // `log_dir` is the worker's own directory and exists; empty: no files.
+  // `log_dir` is the worker's own directory; empty: no files.
   StreamPlan plan(Console& console, Console::Stream stream, int rank, int local_rank,
                   const std::filesystem::path& log_dir);
   LinePrefix prefix(int rank, int local_rank) const;
 
  private:
-  std::shared_ptr<LogFile> filtered_file(Console& console, const std::filesystem::path& path);
+  std::shared_ptr<QueuedLog> filtered_file(Console& console, const std::filesystem::path& path);
 
   const JobSpec& spec_;
   const std::string host_;
+  Disk& disk_;
   // One for all workers of a generation that still write to it.
-  std::map<std::filesystem::path, std::weak_ptr<LogFile>> filtered_;
+  std::map<std::filesystem::path, std::weak_ptr<QueuedLog>> filtered_;
 };
 
 }  // namespace dtrun::agent

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -21,16 +22,18 @@ bool writable(int fd) {
 
 // How much to write at once: a pipe with POLLOUT takes PIPE_BUF bytes without blocking, and takes them whole,
 // so that lines of several agents on one pipe do not mix.
-std::size_t portion(std::string_view text, bool regular) {
-  if (regular || text.size() <= PIPE_BUF) return text.size();
+std::size_t portion(std::string_view text) {
+  if (text.size() <= PIPE_BUF) return text.size();
   const std::size_t newline = text.rfind('\n', PIPE_BUF - 1);
   return newline == std::string_view::npos ? PIPE_BUF : newline + 1;
 }
 
 }  // namespace
 
-QueuedOutput::QueuedOutput(Loop& loop, int fd, std::function<void()> changed, std::function<void(int)> broken)
+QueuedOutput::QueuedOutput(Loop& loop, Disk& disk, int fd, std::function<void()> changed,
+                           std::function<void(int)> broken)
     : loop_(loop),
+      disk_(disk),
       fd_(fd),
       changed_(std::move(changed)),
       broken_(std::move(broken)),
@@ -55,14 +58,38 @@ void QueuedOutput::open_anew() {
 
 void QueuedOutput::push(std::string_view text) {
   if (closed_) return;
-  queue_.append(text);
   if (!text.empty()) mid_line_ = text.back() != '\n';
+  if (regular_) return push_to_disk(std::string(text));
+  queue_.append(text);
   pump();
 }
 
+// A disk that is full, or fails: the job goes on without our output.
+void QueuedOutput::push_to_disk(std::string text) {
+  const std::size_t bytes = text.size();
+  on_disk_ += bytes;
+  const auto error = std::make_shared<int>(0);
+  disk_.post(
+      [fd = fd_, text = std::move(text), dropped = dropped_, error] {
+        for (std::string_view rest = text; !rest.empty() && !*dropped && *error == 0;) {
+          const ssize_t n = ::write(fd, rest.data(), rest.size());
+          if (n < 0 && errno != EINTR) *error = errno;
+          rest.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(0, n)));
+        }
+        if (*error != 0) *dropped = true;
+      },
+      [this, bytes, error] {
+        on_disk_ -= bytes;
+        if (*error != 0 && !std::exchange(closed_, true)) broken_(*error);
+        changed_();
+      },
+      bytes);
+  changed_();
+}
+
 void QueuedOutput::drop() {
-  if (queue_.empty()) return;
-  closed_ = true;
+  if (queued() == 0) return;
+  *dropped_ = closed_ = true;
   pump();
 }
 
@@ -70,7 +97,7 @@ void QueuedOutput::drop() {
 bool QueuedOutput::write_some() {
   if (!writable(fd_)) return false;
   const std::string_view rest = std::string_view(queue_).substr(written_);
-  const ssize_t n = ::write(fd_, rest.data(), portion(rest, regular_));
+  const ssize_t n = ::write(fd_, rest.data(), portion(rest));
   if (n < 0) {
     if (errno == EAGAIN || errno == EINTR) return false;
     closed_ = true;  // the reader is gone, or the disk full: the job goes on without our output

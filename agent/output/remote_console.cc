@@ -13,12 +13,13 @@ constexpr std::size_t kLongestOutput = 1u << 20;  // in one frame
 
 }  // namespace
 
-RemoteConsole::RemoteConsole(Loop& loop, const RemoteTerminal& terminal, std::function<void(bool)> congestion)
+RemoteConsole::RemoteConsole(Loop& loop, Disk& disk, const RemoteTerminal& terminal,
+                             std::function<void(bool)> congestion)
     : Console(Palette(terminal.colour)),
       terminal_(terminal),
       congestion_(std::move(congestion)),
       out_(
-          loop, terminal.out_fd, [this] { congestion_.update(out_.queued()); }, [](int) {}) {}
+          loop, disk, terminal.out_fd, [] {}, [](int) {}) {}
 
 void RemoteConsole::send(const launch::FromHost& message) { out_.push(frame_of(message)); }
 
@@ -28,7 +29,14 @@ void RemoteConsole::write(Stream stream, std::string_view text) {
     message.mutable_output()->set_to_stderr(stream == Stream::kErr);
     message.mutable_output()->set_text(std::string(text.substr(0, kLongestOutput)));
     send(message);
+    unshown_ += message.output().text().size();
   }
+  congestion_.update(unshown_);
+}
+
+void RemoteConsole::shown(std::size_t bytes) {
+  unshown_ -= std::min(unshown_, bytes);
+  congestion_.update(unshown_);
 }
 
 void RemoteConsole::say(const std::string& text, bool of_job) {

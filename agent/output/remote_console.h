@@ -16,10 +16,12 @@ namespace dtrun::agent {
 
 class RemoteConsole : public Console {
  public:
-  // `congestion(true)` when the queue grows over its limit, `congestion(false)` when it has drained.
-  RemoteConsole(Loop& loop, const RemoteTerminal& terminal, std::function<void(bool)> congestion);
+  // `congestion(true)` when more output is under way than its limit, `congestion(false)` when less is.
+  RemoteConsole(Loop& loop, Disk& disk, const RemoteTerminal& terminal, std::function<void(bool)> congestion);
 
   void send(const launch::FromHost& message);
+  // The launcher's reader has taken so many bytes of output.
+  void shown(std::size_t bytes);
 
   void write(Stream stream, std::string_view text) override;
   void say(const std::string& text) override { say(text, false); }
@@ -29,7 +31,7 @@ class RemoteConsole : public Console {
   bool has_terminal() const override { return terminal_.bar; }
   bool is_terminal(Stream) const override { return false; }
   int columns() const override { return terminal_.columns; }
-  bool pending() const override { return out_.pending(); }
+  std::size_t queued() const override { return out_.queued(); }
   void drop() override { out_.drop(); }
 
  private:
@@ -38,6 +40,7 @@ class RemoteConsole : public Console {
   const RemoteTerminal terminal_;
   Congestion congestion_;
   QueuedOutput out_;
+  std::size_t unshown_ = 0;  // bytes of output
   std::string bar_;
 };
 

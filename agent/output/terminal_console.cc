@@ -33,14 +33,15 @@ bool are_one_terminal(const QueuedOutput& a, const QueuedOutput& b) {
 
 }  // namespace
 
-TerminalConsole::TerminalConsole(Loop& loop, ColourMode colour, std::function<void(bool)> congestion)
+TerminalConsole::TerminalConsole(Loop& loop, Disk& disk, ColourMode colour,
+                                 std::function<void(bool)> congestion)
     : Console(Palette(wants_colour(colour, std::getenv, isatty(STDERR_FILENO) == 1))),
       congestion_(std::move(congestion)),
       out_(
-          loop, STDOUT_FILENO, [this] { update_congestion(); },
+          loop, disk, STDOUT_FILENO, [this] { update_congestion(); },
           [this](int error) { lose_standard_output(error); }),
       err_(
-          loop, STDERR_FILENO, [this] { update_congestion(); }, [](int) {}),
+          loop, disk, STDERR_FILENO, [this] { update_congestion(); }, [](int) {}),
       one_terminal_(are_one_terminal(out_, err_)),
       dumb_(is_dumb()) {}
 

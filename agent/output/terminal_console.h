@@ -14,7 +14,8 @@ namespace dtrun::agent {
 class TerminalConsole : public Console {
  public:
   // `congestion(true)` when the queues grow over their limit, `congestion(false)` when they have drained.
-  TerminalConsole(Loop& loop, ColourMode colour, std::function<void(bool)> congestion);
+  // `disk` writes to regular files.
+  TerminalConsole(Loop& loop, Disk& disk, ColourMode colour, std::function<void(bool)> congestion);
 
   void write(Stream stream, std::string_view text) override;
   void say(const std::string& text) override;
@@ -25,11 +26,11 @@ class TerminalConsole : public Console {
     return stream == Stream::kOut ? out_.terminal() : err_.terminal();
   }
   int columns() const override;
-  bool pending() const override { return out_.pending() || err_.pending(); }
+  std::size_t queued() const override { return out_.queued() + err_.queued(); }
   void drop() override;
 
  private:
-  void update_congestion() { congestion_.update(out_.queued() + err_.queued()); }
+  void update_congestion() { congestion_.update(queued()); }
   void redraw();
   std::string clearing() const;
   bool shares_terminal(Stream stream) const { return stream == Stream::kErr || out_.terminal(); }

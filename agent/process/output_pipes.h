@@ -26,9 +26,12 @@ class OutputPipes {
   // Makes the pipes. The child's ends are the caller's; false with errno, and then some may be -1.
   bool open(int* child_out, int* child_err);
   void read();  // begins
-  // Stops or resumes reading.
+  // Stops or resumes reading, whatever the log files of this worker have taken.
   void pause(bool paused);
-  bool paused() const { return paused_; }
+  // True while nothing is read: the worker waits in its write, once its pipe is full.
+  bool paused() const { return paused_ || behind_; }
+  // Reads what is in the pipes now, even while paused: of a worker that has ended.
+  void drain();
   bool is_open() const { return out_.pipe.open() || err_.pipe.open(); }
   // What is unread is lost; all that was read is passed on.
   void close();
@@ -50,11 +53,16 @@ class OutputPipes {
     Descriptor pipe;
     LogWriter writer;
     bool watched = false;
+    Loop::Clock::time_point line_at{};  // when the line that has no end yet began, or was shown so far
   };
   void watch(Stream& stream);
   void unwatch(Stream& stream);
   void read_from(Stream& stream);
   void finish(Stream& stream);
+  void balance();
+  void show_rest_later();
+  void show_rest();
+  void rewatch();
 
   Loop& loop_;
   Stream out_, err_;
@@ -62,7 +70,10 @@ class OutputPipes {
   const Stream* last_ = nullptr;  // one of them; null: nothing has come
   std::uint64_t bytes_ = 0;
   Loop::Clock::time_point last_at_ = Loop::Clock::now();
+  Timer rest_timer_{loop_};  // for lines that have begun
+  Loop::Clock::time_point rest_at_{};
   bool paused_ = false;
+  bool behind_ = false;  // the log files
 };
 
 }  // namespace dtrun::agent

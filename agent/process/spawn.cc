@@ -14,9 +14,11 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 
 #include "agent/system/core_files.h"
 #include "proto/base/descriptor.h"
+#include "proto/core/utf8.h"
 
 namespace dtrun::agent {
 namespace {
@@ -116,6 +118,23 @@ rlimit file_locks_of(const SpawnPlan& plan) {
   return pid;
 }
 
+// Of a program that is there, while execve(2) says that it is not.
+std::string missing_interpreter(const std::string& program) {
+  constexpr std::size_t kLongest = 255;  // the kernel reads no more
+  std::ifstream file(program, std::ios::binary);
+  std::string line(kLongest, 0);
+  file.read(line.data(), kLongest);
+  line.resize(static_cast<std::size_t>(file.gcount()));
+  line.resize(std::min(line.find('\n'), line.size()));
+  if (!line.starts_with("#!"))
+    return "the program loader that it names is missing (is it of another system?)";
+  if (line.ends_with('\r'))
+    return "its first line ends with a carriage return, as Windows writes it: dos2unix " + program;
+  const std::size_t begin = std::min(line.find_first_not_of(' ', 2), line.size());
+  return "the interpreter that its first line names is missing: " +
+         printable(line.substr(begin, line.find(' ', begin) - begin));
+}
+
 // Why execvp failed, where its errno alone would mislead.
 std::string reason(const std::string& program, int error) {
   struct stat file {};
@@ -125,7 +144,7 @@ std::string reason(const std::string& program, int error) {
     const bool here = exists && S_ISREG(file.st_mode);
     return "no such program in PATH" + (here ? " (the one in this directory is ./" + program + ")" : "");
   }
-  if (error == ENOENT && exists) return "the interpreter that its first line names is missing";
+  if (error == ENOENT && exists) return missing_interpreter(program);
   if (error == EACCES && exists && S_ISDIR(file.st_mode)) return "it is a directory";
   if (error == EACCES && exists && by_path && access(program.c_str(), X_OK) != 0) {
     return "it is not executable (chmod +x; for a Python script without .py: --run_path)";
@@ -152,7 +171,7 @@ Result<pid_t> spawn(const SpawnPlan& plan) {
   const pid_t pid = start({argv.data(), environment.data(), &plan, &cpus, file_locks_of(plan),
                            core_file_limit(), getpid(), write_end.get()});
   if (pid < 0) {
-    return Status(kExitUnavailable,
+    return Status(kExitOsError,
                   "cannot start a process for '" + plan.argv[0] + "': " + std::strerror(errno) +
                       " (see ulimit -a, and the limits of its container, for processes and memory)");
   }

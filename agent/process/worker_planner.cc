@@ -34,12 +34,13 @@ WorkerSetting setting_of(const JobSpec& spec, const std::string& tag) {
 }  // namespace
 
 WorkerPlanner::WorkerPlanner(const JobSpec& spec, std::vector<std::string> inherited, const std::string& tag,
-                             Scratch& scratch)
+                             Disk& logs, Scratch& scratch)
     : spec_(spec),
       trainer_(std::get_if<BuiltinTrainer>(&spec.program)),
       inherited_(std::move(inherited)),
       setting_(setting_of(spec, tag)),
-      outputs_(spec, host_name()),
+      outputs_(spec, host_name(), logs),
+      logs_(logs),
       scratch_(scratch) {}
 
 WorkerPlan WorkerPlanner::plan(Console& console, const Assignment& assignment, int serial, int local_rank,
@@ -73,8 +74,6 @@ WorkerPlan WorkerPlanner::plan(Console& console, const Assignment& assignment, i
 
 void WorkerPlanner::plan_output(Console& console, WorkerPlan* plan) {
   plan->log_dir = worker_log_dir(spec_.log_dir, spec_.run_id, plan->generation, plan->rank);
-  std::error_code ignored;  // opening the files reports it
-  if (!plan->log_dir.empty()) fs::create_directories(plan->log_dir, ignored);
   plan->out = outputs_.plan(console, Console::Stream::kOut, plan->rank, plan->local_rank, plan->log_dir);
   plan->err = outputs_.plan(console, Console::Stream::kErr, plan->rank, plan->local_rank, plan->log_dir);
 }
@@ -91,7 +90,12 @@ void WorkerPlanner::plan_error_file(WorkerPlan* plan) {
   }
   if (dir.empty()) return;
   plan->error_file = dir / "error.json";
-  fs::remove(plan->error_file, ignored);
+  plan->error_disk = plan->log_dir.empty() ? &scratch_.disk() : &logs_;
+  plan->error_disk->run([dir, file = plan->error_file] {
+    std::error_code unheard;  // opening the log files reports it
+    fs::create_directories(dir, unheard);
+    fs::remove(file, unheard);
+  });
 }
 
 // The files by which a program shows what it does: its heartbeats and, should it hang, its stacks. The
@@ -107,7 +111,7 @@ void WorkerPlanner::plan_hang_files(WorkerPlan* plan) {
   if (!stacks_dir.empty()) plan->stacks_file = stacks_dir / "stacks.txt";
   if (!plan->program || dir.empty()) return;
   plan->heartbeat_file = dir / ("heartbeat-" + std::to_string(plan->generation));
-  std::ofstream(plan->heartbeat_file).close();
+  scratch_.disk().run([file = plan->heartbeat_file] { std::ofstream(file).close(); });
   plan->environment.push_back(name + plan->heartbeat_file.string());
 }
 
@@ -144,10 +148,12 @@ fs::path WorkerPlanner::scratch_dir(int rank) {
                      "heartbeat files; set TMPDIR to a directory that can be written";
     return {};
   }
-  std::error_code error;
   fs::path dir = scratch_.path() / std::to_string(rank);
-  fs::create_directories(dir, error);
-  return dir;
+  const bool done = scratch_.disk().run([dir] {
+    std::error_code error;
+    fs::create_directories(dir, error);
+  });
+  return done ? dir : fs::path();
 }
 
 }  // namespace dtrun::agent

@@ -19,8 +19,9 @@ namespace dtrun::agent {
 
 class WorkerPlanner {
  public:
-  // `inherited`: this process's environment. `tag`: the watchdog's. `scratch` must outlive it.
-  WorkerPlanner(const JobSpec& spec, std::vector<std::string> inherited, const std::string& tag,
+  // `inherited`: this process's environment. `tag`: the watchdog's. `logs` writes log files; it and `scratch`
+  // must outlive the planner.
+  WorkerPlanner(const JobSpec& spec, std::vector<std::string> inherited, const std::string& tag, Disk& logs,
                 Scratch& scratch);
   WorkerPlanner(const WorkerPlanner&) = delete;
 
@@ -41,6 +42,7 @@ class WorkerPlanner {
   const std::vector<std::string> inherited_;
   const WorkerSetting setting_;
   OutputPlanner outputs_;
+  Disk& logs_;
   Scratch& scratch_;
   std::string scratch_error_;  // why there is no scratch folder
   bool scratch_told_ = false;

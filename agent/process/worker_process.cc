@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <chrono>
 
-#include "agent/process/error_file.h"
 #include "agent/process/spawn.h"
 #include "agent/system/pidfd.h"
 #include "proto/base/clock.h"
@@ -185,8 +184,8 @@ void WorkerProcess::reap() {
 }
 
 void WorkerProcess::output_late() {
-  if (output_.paused())
-    return late_timer_.set(Loop::Clock::now() + kOutputAfterEnd, [this] { output_late(); });
+  output_.drain();  // nobody else reads it while the readers of its output are slow
+  if (ended_) return;
   if (spares_group_) return count_as_ended();
   output_.close();
   check_ended();
@@ -203,6 +202,17 @@ void WorkerProcess::count_as_ended() {
   callbacks_.ended(outcome(), false);
 }
 
+WorkerError WorkerProcess::read_error() const {
+  const auto own = std::make_shared<WorkerError>();
+  const auto read = [own, file = plan_.error_file] { *own = read_error_file(file); };
+  return !plan_.error_file.empty() && plan_.error_disk->run(read) ? std::move(*own) : WorkerError();
+}
+
+const std::string& WorkerProcess::raised() const {
+  if (raised_.empty()) raised_ = read_error().message;
+  return raised_;
+}
+
 WorkerOutcome WorkerProcess::outcome() const {
   WorkerOutcome outcome;
   outcome.local_rank = plan_.local_rank;
@@ -210,11 +220,12 @@ WorkerOutcome WorkerProcess::outcome() const {
   outcome.pid = last_pid_;
   outcome.exit_code = condemned_ ? kExitSoftware : exit_code_;
   outcome.signal = condemned_ ? 0 : signal_;
+  outcome.retryable = !final_;
   outcome.stderr_tail = output_.error_tail();
   const bool ended_otherwise = hung_ && signal_ != SIGKILL;
   outcome.error = ended_otherwise ? "" : printable(error_);
-  if (!outcome.ok() && !plan_.error_file.empty()) {
-    WorkerError own = read_error_file(plan_.error_file);
+  if (!outcome.ok()) {
+    WorkerError own = read_error();
     if (outcome.error.empty()) outcome.error = std::move(own.message);
     outcome.traceback = std::move(own.traceback);
     outcome.error_at = own.written_at;

@@ -16,6 +16,7 @@
 #include "agent/core/vocabulary.h"
 #include "agent/output/console.h"
 #include "agent/process/control_channel.h"
+#include "agent/process/error_file.h"
 #include "agent/process/output_pipes.h"
 #include "agent/process/spawn.h"
 #include "agent/process/worker_signs.h"
@@ -42,10 +43,11 @@ struct WorkerPlan {
   StreamPlan out, err;
   std::vector<int> cpus;                 // that it may use; empty: all
   std::string tag;                       // worker_tag(): of this agent and process
-  std::filesystem::path log_dir;         // exists; empty: no files
+  std::filesystem::path log_dir;         // empty: no files
   std::filesystem::path heartbeat_file;  // exists; touched by the worker; empty: none
   std::filesystem::path stacks_file;     // for its stacks should it hang
   std::filesystem::path error_file;      // where the worker may say why it failed; empty: nowhere
+  Disk* error_disk = nullptr;            // by which that is read; outlives the worker
 };
 
 class WorkerProcess {
@@ -105,7 +107,13 @@ class WorkerProcess {
   void signal_group(int number);
   void send(const control::FromAgent& message);
   // The worker's own message on why it fails, received before it ends.
-  void set_error(std::string error) { error_ = std::move(error); }
+  // The message of its error file, as soon as it has one; empty: none, or the disk does not answer.
+  const std::string& raised() const;
+  // `final`: no restart cures it.
+  void set_error(std::string error, bool final) {
+    error_ = std::move(error);
+    final_ = final;
+  }
   // Sets where it stood as the job hung: part of its outcome.
   void set_standing(StackLocation stack_location) { stack_location_ = std::move(stack_location); }
   // The worker's outcome once it is killed because it hangs, with `why` as its error.
@@ -124,6 +132,7 @@ class WorkerProcess {
   void output_late();
   void check_ended();
   void count_as_ended();
+  WorkerError read_error() const;
   WorkerOutcome outcome() const;
   void start_failed(const Status& status);
   void protocol_broken(const std::string& error);
@@ -142,7 +151,8 @@ class WorkerProcess {
   WorkerSigns signs_;
   std::unique_ptr<ControlChannel> control_;
   std::string error_;
-  bool condemned_ = false;
+  mutable std::string raised_;
+  bool condemned_ = false, final_ = false;
   bool hung_ = false;
   bool spares_group_ = false;
   StackLocation stack_location_;

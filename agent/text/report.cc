@@ -160,11 +160,11 @@ std::string hang_report(const JobEnd& end) {
   return text;
 }
 
-bool is_silent(const WorkerOutcome& first) { return first.activity == Activity::kSilent; }
+bool is_at_fault(const WorkerOutcome& first) { return rendezvous::is_at_fault(first.activity); }
 
 std::string heading_of(const JobEnd& end) {
   const auto& first = end.first_failure;
-  if (end.hang && (!first || !is_silent(*first))) {
+  if (end.hang && (!first || !is_at_fault(*first))) {
     return "the job failed: " + rendezvous::ranks_text(end.hang->ranks) +
            (rendezvous::is_one(end.hang->ranks) ? " hangs" : " hang") +
            (end.hang->what.empty() ? "" : ": " + end.hang->what);
@@ -179,7 +179,7 @@ std::string failure_report(const JobEnd& end, int max_restarts, const std::strin
   if (end.hang) rest += hang_report(end);
   if (end.first_failure) {
     WorkerOutcome first = *end.first_failure;
-    if (end.hang && first.error == end.hang->what && !is_silent(first))
+    if (end.hang && first.error == end.hang->what && !is_at_fault(first))
       first.error.clear();  // the heading says it
     rest += first_failure_text(first, error_title(end));
   }

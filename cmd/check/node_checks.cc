@@ -16,6 +16,7 @@
 #include "proto/core/exit_codes.h"
 #include "worker/checkpoint/config_drift.h"
 #include "worker/checkpoint/output_lock.h"
+#include "worker/checkpoint/places.h"
 #include "worker/checkpoint/trained_model.h"
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
@@ -46,7 +47,11 @@ Status check_fit(const JobSpec& spec) {
   const Result<worker::DatasetFacts> data = worker::check_dataset(config.value().data);
   if (!data.ok()) return {};
   RETURN_IF_ERROR(worker::check_fit(config.value(), data.value()));
-  return worker::check_teacher(config.value().train, data.value().spec);
+  RETURN_IF_ERROR(worker::check_teacher(config.value().train, data.value().spec));
+  // A run that resumes does not read it, and of several nodes only that of rank 0 does.
+  const bool resumes = config.value().train.resume_from_checkpoint.kind != worker::ResumeFrom::Kind::kNone &&
+                       !worker::list_checkpoints(config.value().output_dir).empty();
+  return resumes || spec.nodes.max > 1 ? Status() : worker::check_init(config.value());
 }
 
 // Another writer of the output directory is in the way, and is reported before workers start.

@@ -2,6 +2,7 @@
 // reason why dtrun cannot go on to standard error.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "proto/core/colour.h"
@@ -13,6 +14,10 @@ namespace dtrun::cmd {
 void set_colour(ColourMode mode);
 // For text that goes to standard output.
 Palette palette_of_answers();
+
+// Ends this process with EX_UNAVAILABLE and a line if it takes longer, but for the time in answer(): a name
+// server, a coordinator or a library may let it wait for ever. For a command that answers once.
+void answer_within(std::chrono::seconds limit);
 
 // Prints the text and returns the exit code. A full disk is a failure like any other.
 int answer(const std::string& text);

@@ -21,6 +21,10 @@
 namespace dtrun::cmd {
 namespace {
 
+// Beside the wait for other nodes: GPUs' and Slurm's tools, connections between hosts and the shared disk
+// take their time.
+constexpr std::chrono::seconds kForTheLook{180};
+
 constexpr OptionEntry kOwnOptions[] = {
     {.name = "verbose", .short_name = "v", .help = "All checks, those that passed too"},
     {.name = "json", .help = "The report as one line of JSON"},
@@ -89,6 +93,7 @@ int look_and_tell(const Options& job, const std::string& run_id, int nodes, cons
   };
   const Status status = read_given(options.given("wait"), &meeting.wait, seconds);
   if (!status.ok()) return fail(status);
+  answer_within(meeting.wait + kForTheLook);
   const LookBetween look = look_between(meeting);
   if (look.report) return tell(*look.report, options);
   return look.exit_code != kExitOk ? look.exit_code
@@ -107,6 +112,7 @@ int run_doctor(const Invocation& invocation) {
   const CheckedJob job = plan_job(typed, machine_in_its_place(), invocation.environment);
   if (job.spec && job.spec->nodes.max > 1 && !options.flag("alone"))
     return look_and_tell(typed, run_of(typed), job.spec->nodes.max, options);
+  answer_within(kForTheLook);
   const NodeFacts facts = gather(job, surroundings_of(job));
   return tell({.sections = {{.title = "this node (" + facts.host + ")", .findings = findings_of(facts)}}},
               options);

@@ -82,8 +82,10 @@ int run_command(const Command& command, const std::vector<std::string>& argument
   const bool lacks_first = command.needs_argument() && parsed.value().argument.empty();
   if (lacks_first || (command.needs_second() && parsed.value().second.empty())) {
     const std::string name = "dtrun " + std::string(command.name);
-    return fail(usage(name + " needs " + (lacks_first ? command.argument : command.second) + " (" + name +
-                      " --help)"));
+    const std::string order = std::string(command.argument) + (command.needs_second() ? " " : "") +
+                              (command.needs_second() ? command.second : "");
+    return fail(usage(name + " needs " + (lacks_first ? command.argument : command.second) + ": " + name +
+                      " [options] " + order + " (" + name + " --help)"));
   }
   return command.run({.values = own.values,
                       .argument = parsed.value().argument,
@@ -102,7 +104,8 @@ Status check_not_subcommand(const Options& options, std::span<const std::string>
   const std::string& word = options.program[0];
   if (word.find_first_of("/.") != std::string::npos) return {};
   const std::string nearest = nearest_name(word, names);
-  if (nearest.empty() || exists(word, environment)) return {};
+  // A program that is missing is likelier than a slip in a command's first letter.
+  if (nearest.empty() || nearest.front() != word.front() || exists(word, environment)) return {};
   if (nearest == word)
     return usage("a command comes before its options: dtrun " + word + " ... (dtrun help " + word + ")");
   return usage("no program " + word + ", did you mean dtrun " + nearest + "? (dtrun help lists all)");

@@ -77,9 +77,6 @@ struct HostWordParts {
 
 // `word` without its user.
 Result<HostWordParts> take_apart(std::string_view word) {
-  if (word.find("://") != word.npos) {
-    return not_a_host("expected a host, not a URL: ports and users of hosts belong in ~/.ssh/config");
-  }
   const auto close = word.find(']');
   if (word.starts_with('[') && close != word.npos && word.substr(0, close).find(':') != word.npos) {
     HostWordParts parts{.name = word.substr(1, close - 1), .address = true};
@@ -159,6 +156,8 @@ std::string shown(std::string_view text, std::size_t most) {
 }
 
 Result<std::vector<Host>> parse_host_word(std::string_view word) {
+  if (word.find("://") != word.npos)
+    return not_a_host("expected HOST or USER@HOST, not a URL: a host's port belongs in ~/.ssh/config (Port)");
   const auto at = word.rfind('@');
   const auto user = at == word.npos ? std::string_view{} : word.substr(0, at + 1);
   ASSIGN_OR_RETURN(const auto parts, take_apart(word.substr(user.size())));

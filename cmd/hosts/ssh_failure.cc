@@ -127,22 +127,22 @@ std::string known_name(const std::string& what, const Host& host) {
   return is_destination(name) ? name : host.name();
 }
 
-std::string remedy_of(const SshFailure& failure, std::string_view standard_error, const Host& host) {
+std::string remedy_of(const SshFailure& failure, std::string_view standard_error, const Host& host,
+                      const std::string& shell) {
   const auto seen = host_key_seen(standard_error);
   switch (failure.kind) {
     case SshFailure::kRefusedLogin:
       return "raise MaxStartups in sshd_config there, or on the jump host";
     case SshFailure::kUnknownHostKey:
       return (seen.empty() ? "" : "it shows " + seen + ": ") +
-             "--accept_new_host_keys accepts hosts that were never seen before, or log in once by hand: "
-             "ssh " +
-             host.destination;
+             "--accept_new_host_keys accepts hosts that were never seen before, or log in once by hand: " +
+             shell + " " + host.destination;
     case SshFailure::kChangedHostKey:
       return "ask its administrator whether the key was changed; only then remove the old one: ssh-keygen -R "
              "'" +
              known_name(failure.what, host) + "'";
     case SshFailure::kPermission:
-      return "a login without a prompt must work: ssh -o BatchMode=yes " + host.destination +
+      return "a login without a prompt must work: " + shell + " -o BatchMode=yes " + host.destination +
              " true (ssh-copy-id; ssh-add for a key with a passphrase)";
     case SshFailure::kUnknownHost:
       return "mend the name in the list of hosts, or give it a HostName in ~/.ssh/config";
@@ -160,9 +160,10 @@ std::string remedy_of(const SshFailure& failure, std::string_view standard_error
 
 }  // namespace
 
-SshFailure ssh_failure(int exit_status, std::string_view standard_error, const Host& host) {
+SshFailure ssh_failure(int exit_status, std::string_view standard_error, const Host& host,
+                       const std::string& shell) {
   auto failure = without_remedy(exit_status, lines_of(standard_error));
-  failure.remedy = remedy_of(failure, standard_error, host);
+  failure.remedy = remedy_of(failure, standard_error, host, shell);
   return failure;
 }
 

@@ -30,8 +30,9 @@ struct SshFailure {
 inline constexpr const char* kCannotBring = "cannot bring dtrun to ";
 
 // `exit_status`: of the remote shell, 128 + signal if a signal ended it. `standard_error`: all or the end of
-// its output there, with -v or without.
-SshFailure ssh_failure(int exit_status, std::string_view standard_error, const Host& host);
+// its output there, with -v or without. `shell`: its words before the host, for lines to try by hand.
+SshFailure ssh_failure(int exit_status, std::string_view standard_error, const Host& host,
+                       const std::string& shell = "ssh");
 
 // The key that the host showed, from the output of `ssh -v`: "ssh-ed25519 SHA256:…"; empty: none seen. With a
 // jump host the last one, the destination's.

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kLookEveryMs = 50;
+constexpr std::uint64_t kMostUnshown = 1u << 20;  // bytes
 // To an agent two signals in 250 ms are one that came two ways (agent/core/supervisor/workers.cc).
 constexpr std::chrono::milliseconds kBetweenSignals(400);
 
@@ -45,6 +47,10 @@ class Relay {
   void run() {
     if (attach_.from_now()) files_.skip();
     while (!over_) {
+      if (unshown_ > kMostUnshown) {
+        listen(kLookEveryMs);
+        continue;
+      }
       const bool lives = files_.writer().has_value();  // before the last look at its output
       const std::string bytes = files_.next();
       const bool is_all = bytes.size() < DetachedReader::kPortion;
@@ -69,6 +75,7 @@ class Relay {
       if (!first.starts_with(kOwn)) {
         message.mutable_output()->set_text(std::string(first));
         send(message);
+        unshown_ += first.size();
         continue;
       }
       first.remove_prefix(kOwn.size());
@@ -125,6 +132,7 @@ class Relay {
     launch::FromHost alive;
     alive.mutable_alive();
     if (message.has_alive()) send(alive);
+    if (message.has_shown()) unshown_ -= std::min<std::uint64_t>(unshown_, message.shown().bytes());
     if (!message.has_signal()) return;
     std::this_thread::sleep_until(signalled_at_ + kBetweenSignals);
     signalled_at_ = Clock::now();
@@ -135,7 +143,8 @@ class Relay {
   DetachedReader files_;
   const int in_, out_;
   const std::chrono::milliseconds silence_;
-  std::string held_;  // of the output: not passed on yet
+  std::string held_;           // of the output: not passed on yet
+  std::uint64_t unshown_ = 0;  // bytes that were, and that the launcher's reader has not taken
   MessageReader<launch::ToHost> words_;
   Clock::time_point heard_at_ = Clock::now(), signalled_at_ = {};
   bool over_ = false;

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "agent/agent.h"
+#include "agent/job_registry.h"
 #include "agent/local_address.h"
 #include "agent/process/spawn.h"
 #include "cmd/check/build.h"
@@ -55,6 +56,7 @@ using launch::ToHost;
 namespace fs = std::filesystem;
 
 constexpr auto kToLookFor = 5s;
+constexpr auto kToLookAgain = 100ms;
 
 // The launcher's words one by one, and ours, before the agent's loop takes the line over. Blocking.
 class HandshakeLine {
@@ -295,10 +297,11 @@ HostingQuestion question_of(const launch::Begin& begin) {
   return question;
 }
 
-void settle_place(const launch::Begin& begin, JobSpec* spec) {
+void settle_place(const launch::Begin& begin, bool again, JobSpec* spec) {
   if (std::holds_alternative<Standalone>(spec->rendezvous.hosting)) return;
   if (begin.has_node_rank()) spec->node_rank = begin.node_rank();
   spec->rendezvous.hosting = decide_hosting(question_of(begin), {}).hosting;
+  if (auto* list = std::get_if<Candidates>(&spec->rendezvous.hosting)) list->first_start = !again;
 }
 
 FromHost begun() {
@@ -366,7 +369,24 @@ int run_detached_job(const JobSpec& spec, const HandshakeLine& line, const fs::p
   return status.exit_code();
 }
 
-Result<NodePlan> plan_host(const launch::Job& job) {
+// The launcher has lost an agent of this run, which may be ending yet: it would have GPUs, ports and the lock
+// of the output. It ends once it misses the launcher.
+Status await_earlier_agent(const std::string& run_id, std::chrono::milliseconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  for (;;) {
+    const std::vector<agent::RegisteredJob> jobs = agent::registered_jobs(agent::registry_folder());
+    const auto earlier = std::ranges::find_if(
+        jobs, [&](const auto& job) { return job.run_id == run_id && job.node == host_name(); });
+    if (earlier == jobs.end()) return {};
+    if (std::chrono::steady_clock::now() >= deadline)
+      return Status(kExitUnavailable, "an earlier agent of this run (process " +
+                                          std::to_string(earlier->pid) + ") does not end");
+    std::this_thread::sleep_for(kToLookAgain);
+  }
+}
+
+Result<NodePlan> plan_host(const launch::Job& job, const Times& times) {
+  if (job.again()) RETURN_IF_ERROR(await_earlier_agent(job.run_id(), 2 * times.launcher_silence));
   if (job.has_detached())
     RETURN_IF_ERROR(make_detached_folder(detached_folder(job.run_id(), job.detached())));
   return plan_node(job);
@@ -384,7 +404,7 @@ int open_input() {
 int run_job(const HandshakeLine& line, const launch::Job& job, const Times& times) {
   Result<NodePlan> plan = [&] {
     const Answering answering(line);
-    return plan_host(job);
+    return plan_host(job, times);
   }();
   Result<ProbeListener> place = plan.ok() ? ProbeListener::open() : plan.status();
   if (!place.ok()) {
@@ -399,7 +419,7 @@ int run_job(const HandshakeLine& line, const launch::Job& job, const Times& time
   { const ProbeListener closed = std::move(place).value(); }
 
   JobSpec& spec = plan.value().spec;
-  settle_place(next->begin(), &spec);
+  settle_place(next->begin(), job.again(), &spec);
   spec.times = times;
   if (job.has_detached()) return run_detached_job(spec, line, detached_folder(job.run_id(), job.detached()));
   spec.output.remote = RemoteTerminal{.in_fd = line.in(),

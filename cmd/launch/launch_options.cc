@@ -118,6 +118,11 @@ Status read_ssh(const Options& options, LaunchPlan* plan) {
   for (std::string word; words >> word;) plan->ssh.push_back(word);
   if (plan->ssh.empty()) plan->ssh.emplace_back("ssh");
   plan->is_ssh = std::filesystem::path(plan->ssh.front()).filename() == "ssh";
+  if (const auto given = options.given("ssh_timeout")) {
+    ASSIGN_OR_RETURN(const auto time, parse_seconds(*given));
+    if (time < std::chrono::seconds(3)) return usage(quoted(*given) + ": expected 3 s or more");
+    plan->settings.answer_time = time.count();
+  }
   if (!plan->is_ssh && plan->accept_new_host_keys)
     return usage("--accept_new_host_keys is for ssh, not for " + quoted(*options.given("ssh")));
   return {};

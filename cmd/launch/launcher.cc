@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "agent/job_registry.h"
+#include "agent/output/flush.h"
 #include "agent/output/terminal_console.h"
 #include "agent/system/loop.h"
 #include "agent/system/resource_limits.h"
@@ -25,6 +26,7 @@
 #include "cmd/launch/input_feed.h"
 #include "cmd/launch/own_files.h"
 #include "cmd/launch/remote_shell.h"
+#include "cmd/options/values.h"
 #include "proto/base/clock.h"
 #include "proto/core/contract.h"
 #include "proto/core/text.h"
@@ -43,12 +45,22 @@ using namespace std::chrono_literals;
 constexpr int kSigns = 12;
 constexpr auto kFirstSigns = 2s;     // between them until the job runs: a quiet host is reported soon
 constexpr double kClocksDiffer = 2;  // seconds
+// Of one host's output: how much is shown before the host hears of it, and how much a host never sends before
+// it has heard, in bytes.
+constexpr std::size_t kPortion = 256u << 10, kMostUnsettled = 4u << 20;
+
+// The words before the host, as a user types them.
+std::string shell_of(const LaunchPlan& plan) {
+  std::vector<std::string> words;
+  for (const std::string& word : plan.ssh) words.push_back(shell_word(word));
+  return join(words, " ");
+}
 
 class Launcher {
  public:
   Launcher(LaunchPlan plan, agent::Signals& signals)
       : plan_(std::move(plan)),
-        console_(loop_, plan_.output.colour, [this](bool congested) { pause_output(congested); }),
+        console_(loop_, disk_, plan_.output.colour, [this](bool congested) { hold_back(congested); }),
         build_(own_build()),
         state_(initial_launch(plan_.settings)),
         lines_(plan_.hosts.size()) {
@@ -67,6 +79,7 @@ class Launcher {
     launch::Planned planned;
     double clock_ahead = 0;  // of ours, seconds; less than the login took is nothing
     std::string bar;
+    std::size_t unsettled = 0;  // bytes of output that the host does not know to be shown
   };
 
   HostConnection& line(int host) { return lines_[static_cast<std::size_t>(host)]; }
@@ -100,8 +113,14 @@ class Launcher {
 
   // The words of the command line: to `host`, to run `script` (empty: `dtrun agent`) there.
   std::vector<std::string> words_to(int host, const std::string& script) const;
+  // What was read of our input is gone, where an agent is started again.
+  bool gives_input(int host) const {
+    return plan_.gives_input && host == state_.first && !state_.hosts[static_cast<std::size_t>(host)].again;
+  }
   void show_progress();
-  void pause_output(bool paused);
+  void show_output(int host, const launch::Output& output);
+  void settle(HostConnection& one);
+  void hold_back(bool congested);
   void retire(std::unique_ptr<RemoteShell> shell) {
     if (!shell) return;
     shell->abandon();
@@ -110,6 +129,7 @@ class Launcher {
 
   const LaunchPlan plan_;
   Loop loop_;
+  agent::Disk disk_{loop_};
   agent::TerminalConsole console_;
   const std::string build_;
   std::shared_ptr<const std::string> archive_;
@@ -121,7 +141,8 @@ class Launcher {
   std::optional<InputFeed> input_;
   agent::Timer timer_{loop_}, life_timer_{loop_};
   RepeatedWords said_;
-  std::optional<agent::JobEntry> entry_;  // so that `dtrun status` finds the job from here
+  std::shared_ptr<agent::JobEntry>
+      entry_;  // used by disk_ alone; so that `dtrun status` finds the job from here
   std::optional<int> exit_code_;
 };
 
@@ -140,7 +161,11 @@ int Launcher::run() {
   }
   console_.set_bar("");
   // The agents close their ends; a remote shell that does not end is ended with us.
-  while (console_.pending() && loop_.run_once().ok()) events_.clear();
+  disk_.post([entry = std::move(entry_)] {});  // its file goes with it
+  agent::flush(loop_, console_, {&disk_}, plan_.times.flush, [this] {
+    events_.clear();
+    return false;
+  });
   return *exit_code_;
 }
 
@@ -207,7 +232,8 @@ void Launcher::from_host(int host, launch::FromHost message) {
     case Body::kHello:
       return greeted(host, message.hello());
     case Body::kPlanned:
-      line(host).planned = message.planned();
+      // The others know an agent that is started again by the first one's port.
+      if (!state_.begun) line(host).planned = message.planned();
       for (const std::string& notice : message.planned().notices())
         if (said_.is_new(host, notice, millis_now())) console_.notice(with_indent(notice));
       return events_.push_back(launch_event::Planned{
@@ -221,8 +247,7 @@ void Launcher::from_host(int host, launch::FromHost message) {
     case Body::kSeen:
       return seen(host, message.seen());
     case Body::kOutput:
-      return console_.write(message.output().to_stderr() ? Console::Stream::kErr : Console::Stream::kOut,
-                            message.output().text());
+      return show_output(host, message.output());
     case Body::kSaid:
       return show(host, message.said());
     case Body::kBar:
@@ -231,9 +256,11 @@ void Launcher::from_host(int host, launch::FromHost message) {
     case Body::kEnded:
       return events_.push_back(launch_event::Ended{.host = host, .exit_code = message.ended().exit_code()});
     case Body::kBegun:
-      if (!input_ && host == state_.first && plan_.gives_input)
+      if (!input_ && gives_input(host))
         input_.emplace(loop_, STDIN_FILENO, [this](std::string text) { take_input(std::move(text)); });
       return events_.push_back(launch_event::Begun{host});
+    case Body::kOver:
+      return events_.push_back(launch_event::Over{host});
     case Body::kTaken:
       if (input_ && host == state_.first) input_->taken(message.taken().bytes());
       return;
@@ -275,13 +302,20 @@ void Launcher::greeted(int host, const launch::Hello& hello) {
 // An unknown host key is worth a second call of ssh, which shows the key.
 void Launcher::gone(int index, int exit_status) {
   RemoteShell* const shell = line(index).shell.get();
-  SshFailure failure = ssh_failure(exit_status, clean_lines(shell->standard_error()), host(index));
+  SshFailure failure =
+      ssh_failure(exit_status, clean_lines(shell->standard_error()), host(index), shell_of(plan_));
   if (shell->greeted() && shell->standard_error().empty()) {
     const bool by_signal = exit_status > 128 && exit_status < 128 + NSIG;  // ssh's own failures are 255
     failure = {.what = std::string(plan_.is_ssh ? "ssh" : "its remote shell") + " ended with " +
                        describe_exit(exit_status, by_signal ? exit_status - 128 : 0),
                .remedy = ""};
   }
+  // ssh ends with its shell's exit code, or with 255 for a fault of its own.
+  if (!shell->greeted() && plan_.is_ssh && failure.kind == SshFailure::kOther && exit_status < 128)
+    failure = {.what = "logged in, but its shell ended with exit code " + std::to_string(exit_status) +
+                       " before an agent ran (" + failure.what + ")",
+               .remedy = "look at the startup files of its shell; try the same by hand: " +
+                         plan_.settings.logins[static_cast<std::size_t>(index)]};
   retire(std::move(line(index).shell));
   if (failure.kind == SshFailure::kUnknownHostKey && plan_.is_ssh) return ask_for_key(index, failure);
   lose(index, failure);
@@ -318,10 +352,10 @@ std::vector<std::string> Launcher::words_to(int index, const std::string& script
   std::vector<std::string> words = plan_.ssh;
   if (plan_.is_ssh) {
     words.emplace_back("-T");
-    const std::string connect = "ConnectTimeout=" + std::to_string(kConnectTime / 1000);
-    for (const char* option :
-         {"BatchMode=yes", connect.c_str(), "ServerAliveInterval=15", "ServerAliveCountMax=3",
-          "ForwardAgent=no", "ForwardX11=no", "ClearAllForwardings=yes"})
+    const std::string connect = "ConnectTimeout=" + std::to_string(plan_.settings.connect_time() / 1000);
+    for (const char* option : {"BatchMode=yes", connect.c_str(), "ServerAliveInterval=15",
+                               "ServerAliveCountMax=3", "ForwardAgent=no", "ForwardX11=no",
+                               "ClearAllForwardings=yes", "RemoteCommand=none", "RequestTTY=no"})
       words.insert(words.end(), {"-o", option});
     if (plan_.accept_new_host_keys) words.insert(words.end(), {"-o", "StrictHostKeyChecking=accept-new"});
   }
@@ -353,7 +387,12 @@ void Launcher::act(const launch_action::Dial& a) {
   };
   events.ended = [this, host = a.host](int exit_status) { gone(host, exit_status); };
   events.babbled = [this, a, heard = std::string()](std::string_view bytes) mutable {
-    if (!a.with_files) return;
+    if (!a.with_files) {
+      const std::string& first = line(a.host).shell->first_line();
+      if (state_.hosts[static_cast<std::size_t>(a.host)].heard != first && !first.empty())
+        events_.push_back(launch_event::Heard{.host = a.host, .line = printable(first)});
+      return;
+    }
     heard.append(bytes);
     if (heard.find(kWantsFiles) == std::string::npos) {
       heard.erase(0, heard.size() - std::min(heard.size(), std::string_view(kWantsFiles).size() - 1));
@@ -371,7 +410,7 @@ void Launcher::act(const launch_action::Dial& a) {
         .host = a.host, .exit_code = shell.status().exit_code(), .why = shell.status().message()});
   retire(std::move(line(a.host).shell));
   line(a.host).shell = std::move(shell).value();
-  if (congested_) line(a.host).shell->pause(true);
+  line(a.host).unsettled = 0;
 }
 
 void Launcher::act(const launch_action::SendJob& a) {
@@ -388,6 +427,7 @@ void Launcher::act(const launch_action::SendJob& a) {
   const Host& to = host(a.host);
   if (!plan_.workers_are_given && to.slots > 0) job.set_workers(std::to_string(to.slots));
   for (const int gpu : to.gpus) job.add_gpus(gpu);
+  job.set_again(state_.hosts[static_cast<std::size_t>(a.host)].again);
   const bool detached = plan_.settings.purpose == Purpose::kDetach;
   if (detached) job.set_detached(a.host);
   job.mutable_terminal()->set_bar(console_.has_terminal() && !detached);
@@ -412,7 +452,7 @@ void Launcher::act(const launch_action::TellBegin& a) {
   message.mutable_begin()->set_address(a.address);
   message.mutable_begin()->set_port(line(a.first).planned.port());
   message.mutable_begin()->set_hosts(a.host == a.first);
-  message.mutable_begin()->set_input(a.host == a.first && plan_.gives_input);
+  message.mutable_begin()->set_input(gives_input(a.host));
   if (a.node_rank) message.mutable_begin()->set_node_rank(*a.node_rank);
   std::vector<std::string> addresses;
   for (const launch_action::At& at : a.may_lead) {
@@ -424,13 +464,14 @@ void Launcher::act(const launch_action::TellBegin& a) {
     candidate.set_port(line(at.host).planned.port());
   }
   if (addresses.empty()) addresses.push_back(a.address);
-  if (a.host == a.first && !plan_.job.nodes().empty())
-    entry_.emplace(agent::registry_folder(), agent::RegisteredJob{.run_id = plan_.job.run_id(),
-                                                                  .host = rendezvous::list_text(addresses),
-                                                                  .port = message.begin().port(),
-                                                                  .pid = getpid(),
-                                                                  .has_key = !plan_.job.key().empty(),
-                                                                  .key = plan_.job.key()});
+  if (a.host == a.first && !entry_ && !plan_.job.nodes().empty())
+    entry_ = agent::enter_in_registry(disk_, {.run_id = plan_.job.run_id(),
+                                              .host = rendezvous::list_text(addresses),
+                                              .port = message.begin().port(),
+                                              .pid = getpid(),
+                                              .has_key = !plan_.job.key().empty(),
+                                              .key = plan_.job.key()})
+                 .entry;
   line(a.host).shell->send(message);
 }
 
@@ -508,11 +549,26 @@ void Launcher::show_progress() {
   console_.set_bar(bar);
 }
 
-// A slow reader of ours slows the workers down, as it does on one host.
-void Launcher::pause_output(bool paused) {
-  congested_ = paused;
-  for (const HostConnection& one : lines_)
-    if (one.shell) one.shell->pause(paused);
+void Launcher::show_output(int host, const launch::Output& output) {
+  HostConnection& one = line(host);
+  one.unsettled += output.text().size();
+  console_.write(output.to_stderr() ? Console::Stream::kErr : Console::Stream::kOut, output.text());
+  if (!congested_ && one.unsettled > kPortion) settle(one);
+  if (one.unsettled > kMostUnsettled) one.shell->break_off("it sent more output than is shown");
+}
+
+void Launcher::settle(HostConnection& one) {
+  if (!one.shell || one.unsettled == 0) return;
+  launch::ToHost message;
+  message.mutable_shown()->set_bytes(std::exchange(one.unsettled, 0));
+  one.shell->send(message);
+}
+
+// A slow reader of ours slows the workers down, as it does on one host. What else hosts tell is always heard.
+void Launcher::hold_back(bool congested) {
+  congested_ = congested;
+  if (congested) return;
+  for (HostConnection& one : lines_) settle(one);
 }
 
 }  // namespace
@@ -523,6 +579,9 @@ int run_launch(LaunchPlan plan, bool* ended) {
       std::fprintf(stderr, "dtrun: %s\n", status.message().c_str());
       return status.exit_code();
     }
+  for (const Host& host : plan.hosts)
+    plan.settings.logins.push_back(shell_of(plan) + (plan.is_ssh ? " -o BatchMode=yes " : " ") +
+                                   shell_word(host.destination) + " true");
   agent::Signals signals;
   Launcher launcher(std::move(plan), signals);
   const int exit_code = launcher.run();

@@ -114,13 +114,6 @@ void RemoteShell::write_some() {
   if (input_ends_ && !want) in_.reset();
 }
 
-void RemoteShell::pause(bool paused) {
-  for (const Descriptor* stream : {&out_, &err_})
-    if (stream->open()) loop_.change(stream->get(), paused ? 0u : static_cast<std::uint32_t>(EPOLLIN));
-  paused_ = paused;
-  heard_at_ = agent::Loop::Clock::now();
-}
-
 // False at the end, and if there is nothing now.
 bool RemoteShell::read_out() {
   char bytes[65536];

@@ -50,15 +50,16 @@ class RemoteShell {
   // Writes the queue, then the far end finds the end of the stream.
   void finish_input();
 
-  // While paused, its output is not read.
-  void pause(bool paused);
+  // Ends it: `why` it is not listened to any more.
+  void break_off(const std::string& why);
 
   // The beginning of its standard error before the agent ran.
   const std::string& standard_error() const { return standard_error_; }
+  const std::string& first_line() const { return first_line_; }  // of its output before the agent ran
   bool greeted() const { return greeted_; }
-  // True if nothing came from it for `time`, although it was read.
+  // True if nothing came from it for `time`.
   bool silent_for(std::chrono::milliseconds time) const {
-    return !paused_ && agent::Loop::Clock::now() - heard_at_ >= time;
+    return agent::Loop::Clock::now() - heard_at_ >= time;
   }
 
  private:
@@ -69,7 +70,6 @@ class RemoteShell {
   bool read_out();
   void take(std::string_view bytes);
   void babble(std::string_view bytes);
-  void break_off(const std::string& why);
   void take_messages();
   bool read_err();
   void complain(std::string_view text);
@@ -84,7 +84,7 @@ class RemoteShell {
   std::deque<std::shared_ptr<const std::string>> queue_;
   std::size_t written_ = 0;  // of the first of them
   bool writing_ = false, input_ends_ = false;
-  bool greeted_ = false, paused_ = false;
+  bool greeted_ = false;
   std::string before_;  // the last bytes before the preamble, which may begin in them
   std::size_t babbled_ = 0;
   std::string first_line_;  // the beginning of these bytes

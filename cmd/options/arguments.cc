@@ -6,6 +6,7 @@
 
 #include "cmd/options/option_table.h"
 #include "proto/core/exit_codes.h"
+#include "proto/core/home_path.h"
 #include "proto/core/nearest.h"
 #include "proto/core/text.h"
 
@@ -59,6 +60,35 @@ std::unique_ptr<CLI::App> make_app(std::span<const OptionEntry> options) {
 
 bool takes_value(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
 
+// The options by which other launchers (mpirun, accelerate, DeepSpeed, Horovod) say what dtrun calls
+// otherwise.
+struct NameElsewhere {
+  std::string_view name, ours;
+};
+constexpr NameElsewhere kNamesElsewhere[] = {{"-np", "--nproc_per_node"},
+                                             {"--np", "--nproc_per_node"},
+                                             {"--num_gpus", "--nproc_per_node"},
+                                             {"--num_proc", "--nproc_per_node"},
+                                             {"--num_procs", "--nproc_per_node"},
+                                             {"--num_processes", "--nproc_per_node"},
+                                             {"--num_workers", "--nproc_per_node"},
+                                             {"--num_nodes", "--nnodes"},
+                                             {"--num_machines", "--nnodes"},
+                                             {"--machine_rank", "--node_rank"},
+                                             {"--main_process_ip", "--rdzv_endpoint"},
+                                             {"--main_process_port", "--master_port"},
+                                             {"--machinefile", "--hostfile"},
+                                             {"--host", "--hosts"},
+                                             {"--use_hostfile", "--hostfile"}};
+
+std::string name_for(const std::string& typed) {
+  std::string name = typed;
+  std::replace(name.begin() + std::min<std::ptrdiff_t>(2, std::ssize(name)), name.end(), '-', '_');
+  for (const NameElsewhere& one : kNamesElsewhere)
+    if (one.name == name) return std::string(one.ours);
+  return "";
+}
+
 // Those of `names` that start with `beginning`, in either spelling.
 std::vector<std::string> begun_by(const std::string& beginning, std::vector<std::string> names) {
   std::erase_if(names, [&](const std::string& name) {
@@ -97,7 +127,9 @@ class ArgumentReader {
 
  private:
   Status unknown_option(const std::string& name) const {
-    const std::string nearest = nearest_name(name, names_.all);
+    const std::string ours = name_for(name);
+    const bool is_here = std::ranges::find(names_.all, ours) != names_.all.end();
+    const std::string nearest = is_here ? ours : nearest_name(name, names_.all);
     return Status(kExitUsage, "unknown option " + name +
                                   (nearest.empty() ? "" : ", did you mean " + nearest + "?") + " (" +
                                   command_ + " --help lists all)");
@@ -177,8 +209,13 @@ std::optional<Given> find_given(const OptionEntry& entry, const CLI::App& app,
   return std::nullopt;
 }
 
-// A flag's value as "true" or "false"; other options' as given.
-Result<Given> checked(const OptionEntry& option, const Given& given) {
+// A flag's value as "true" or "false", a path without a tilde; other options' as given.
+Result<Given> checked(const OptionEntry& option, const Given& given, const Environment& environment) {
+  if (option.is_path) {
+    auto path = expanded_path(given.value, environment("HOME"));
+    if (!path.ok()) return path.status().within(given.source + "=" + given.value);
+    return Given{std::move(path).value(), given.source};
+  }
   if (!option.is_flag()) return given;
   const std::optional<bool> on = flag_value(given.value);
   if (!on) return Status(kExitUsage, given.source + "=" + given.value + ": expected 1 or 0");
@@ -203,7 +240,7 @@ Result<OwnArguments> own_arguments(const std::string& command, std::span<const O
   for (const OptionEntry& option : options) {
     const std::optional<Given> given = find_given(option, *app, environment);
     if (!given) continue;
-    ASSIGN_OR_RETURN(own.values[option.name], checked(option, *given));
+    ASSIGN_OR_RETURN(own.values[option.name], checked(option, *given, environment));
   }
   return own;
 }

@@ -15,6 +15,7 @@ struct OptionEntry {
   bool in_torchrun = false;    // an abbreviation that torchrun takes for it means it here
   bool common = false;         // among the few that -h shows
   bool repeats = false;        // may be given several times; the values are joined by NUL characters
+  bool is_path = false;        // expanded_path() takes its value
   bool asks_for_text = false;  // instead of a run; never read from the environment
 
   constexpr bool is_flag() const { return *placeholder == '\0'; }

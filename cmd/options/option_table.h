@@ -118,7 +118,7 @@ inline constexpr OptionEntry kOptions[] = {
     {.name = "rdzv_conf",
      .placeholder = "K=V,...",
      .help = "join_timeout=600, last_call_timeout=5, keep_alive_interval=5, keep_alive_max_attempt=3; "
-             "read_timeout: how long a node goes on without its coordinator [30; join_timeout with "
+             "read_timeout: how long a node waits for its coordinator [30; join_timeout of a range, with "
              "`dtrun store`] (seconds); is_host=1 or 0: whether this node hosts the coordinator [if the "
              "endpoint is its own address]; failover=always or never: whether the second of two hosts "
              "takes over [never]",
@@ -129,7 +129,8 @@ inline constexpr OptionEntry kOptions[] = {
      .help = "The key to join with, from `dtrun key`, the same on all nodes; it encrypts, too [$DTRUN_KEY, "
              "the key itself; $DTRUN_KEY_FD, a descriptor to read it from; this user's key, "
              "~/.config/dtrun/key, made when it is first needed]",
-     .group = group::kMeeting},
+     .group = group::kMeeting,
+     .is_path = true},
     {.name = "insecure",
      .help = "No key and plain text, on all nodes. Anybody who can reach the endpoint may join",
      .group = group::kMeeting},
@@ -169,7 +170,8 @@ inline constexpr OptionEntry kOptions[] = {
              "`node1:4`, `ada@node[2-5]`, as in hostfiles of mpirun and DeepSpeed; slots are the host's "
              "workers, if --nproc_per_node is not given. Nothing but ssh is needed there",
      .group = group::kHosts,
-     .common = true},
+     .common = true,
+     .is_path = true},
     {.name = "hosts",
      .short_name = "H",
      .placeholder = "HOST,...",
@@ -202,11 +204,16 @@ inline constexpr OptionEntry kOptions[] = {
     {.name = "env_file",
      .placeholder = "FILE",
      .help = "Variables for the hosts, a NAME=VALUE per line, as in DeepSpeed's .deepspeed_env",
-     .group = group::kHosts},
+     .group = group::kHosts,
+     .is_path = true},
     {.name = "ssh",
      .placeholder = "COMMAND",
      .help = "Remote shell, called with a host's name and the command to run: `ssh -p 2222`, `docker "
              "exec -i` [ssh]",
+     .group = group::kHosts},
+    {.name = "ssh_timeout",
+     .placeholder = "SECONDS",
+     .help = "Time for a host's login and shell, until dtrun answers there [30]",
      .group = group::kHosts},
     {.name = "accept_new_host_keys",
      .help = "Trust hosts that ssh does not know yet, and remember their keys. A changed key is never "
@@ -269,7 +276,8 @@ inline constexpr OptionEntry kOptions[] = {
              "RUN_ID/attempt_G/RANK/{stdout,stderr}.log there [console only]",
      .group = group::kOutput,
      .in_torchrun = true,
-     .common = true},
+     .common = true,
+     .is_path = true},
     {.name = "redirects",
      .short_name = "r",
      .placeholder = "N|RANK:N,...",
@@ -398,7 +406,8 @@ struct HelpWithDefault {
 template <Literal Name, Literal Default>
 inline constexpr OptionEntry kOptionOfLauncher{.name = OptionName(Name.text).text(),
                                                .placeholder = OptionName(Name.text).entry().placeholder,
-                                               .help = HelpWithDefault<Name, Default>::kText.data()};
+                                               .help = HelpWithDefault<Name, Default>::kText.data(),
+                                               .is_path = OptionName(Name.text).entry().is_path};
 
 // Every option is also read from the variable of its name behind each of these; the first that is set wins.
 inline constexpr const char* kVariablePrefixes[] = {"DTRUN_", "PET_"};

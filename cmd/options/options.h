@@ -19,7 +19,11 @@ struct Options : Values<kOptions> {
   bool short_help = false;           // the help that is asked for is -h
 };
 
-// `arguments` without argv[0]. A failure has EX_USAGE.
+// The program is the config of a built-in trainer.
+bool names_config(const Options& options);
+
+// `arguments` without argv[0]. Options behind a config are dtrun's, too: a config takes overrides alone. A
+// failure has EX_USAGE.
 Result<Options> parse_command_line(const std::vector<std::string>& arguments, const Environment& environment);
 
 }  // namespace dtrun::cmd

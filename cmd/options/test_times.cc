@@ -20,7 +20,9 @@ constexpr NamedTime kTimes[] = {{"launcher_silence", &Times::launcher_silence},
                                 {"hello", &Times::hello},
                                 {"first_call", &Times::first_call},
                                 {"pause", &Times::pause},
-                                {"until_gone", &Times::until_gone}};
+                                {"without_coordinator", &Times::without_coordinator},
+                                {"until_gone", &Times::until_gone},
+                                {"flush", &Times::flush}};
 
 Status unknown(const std::string& name) {
   std::vector<std::string> known;

@@ -1,6 +1,7 @@
 #include "cmd/plan/config_file.h"
 
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -36,7 +37,8 @@ Result<ConfigFile> read_job_config(const std::string& path, std::span<const std:
   if (!text) {
     ASSIGN_OR_RETURN(text, text_of(path));
   }
-  ASSIGN_OR_RETURN(worker::JobConfig config, worker::parse_config(*text, path, overrides));
+  ASSIGN_OR_RETURN(worker::JobConfig config,
+                   worker::parse_config(*text, path, overrides, std::getenv("HOME")));
   return ConfigFile{.text = *std::move(text), .config = std::move(config)};
 }
 

@@ -48,7 +48,6 @@ constexpr char kRunPath[] =
 
 Status check_overrides(std::span<const std::string> overrides, const std::string& path) {
   for (const std::string& word : overrides) {
-    if (word.starts_with("-")) return usage(word + ": dtrun's options come before " + path);
     if (word.find('=') == std::string::npos) {
       return usage(word + ": after " + path +
                    " only key=value overrides are expected, e.g. train.max_steps=10");
@@ -339,11 +338,6 @@ Status read_trainer(Draft& draft) {
 }
 
 }  // namespace
-
-bool names_config(const Options& options) {
-  return !options.program_is_verbatim && !options.flag("no_python") && !options.flag("module") &&
-         !options.flag("run_path") && !options.program.empty() && options.program[0].ends_with(".json");
-}
 
 Result<worker::JobConfig> settle_config(Options* options) {
   const std::string& path = options->program[0];

@@ -10,9 +10,6 @@
 
 namespace dtrun::cmd {
 
-// True if the words name a config of the built-in trainer, and not a program.
-bool names_config(const Options& options);
-
 // Reads the config that the words name, unless its text is there already, checks it, and adds the options of
 // its launch section to `options`. EX_USAGE, EX_CONFIG or EX_NOINPUT on failure. REQUIRES:
 // names_config(*options).

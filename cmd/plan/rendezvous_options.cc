@@ -30,6 +30,12 @@ bool stands_alone(const Draft& draft) { return draft.meeting.hosts.empty(); }
 Result<std::optional<Endpoint>> given_endpoint(Draft& draft, const Given& given) {
   ASSIGN_OR_RETURN(std::vector<Endpoint> endpoints, parse_endpoints(given, kDefaultPort));
   const std::vector<Endpoint>& all = endpoints;
+  // A scope is an interface of one host, and without it such an address leads nowhere.
+  for (const Endpoint& one : all)
+    if (one.host.starts_with("fe80:") && draft.spec.nodes.max > 1)
+      return usage(quoted(given) + ": " + one.host +
+                   " is an address of a single link, which other nodes cannot use; give a name or another "
+                   "address of that host");
   if (all.front().port != 0) {
     for (const Endpoint& one : all) draft.meeting.hosts.push_back(one.host);
     return std::optional<Endpoint>(all.front());
@@ -187,9 +193,25 @@ Status read_local_address(Draft& draft) {
   return usage(quoted(*address) + ": expected a host's name or address");
 }
 
+// Scripts and Kubeflow's PyTorchJob give the endpoint's port and MASTER_PORT one value: torchrun's agents
+// share their store with the program. Here the coordinator listens on the endpoint, and rank 0's program on
+// MASTER_PORT.
+void part_from_endpoint(Draft& draft) {
+  int& port = draft.spec.rendezvous.master_port;
+  const std::vector<int>& taken = draft.meeting.ports;
+  const int wanted = port;
+  for (std::size_t i = 0; i < taken.size() && std::ranges::count(taken, port) > 0; ++i)
+    port = port_beside(port);
+  if (port != wanted)
+    draft.notice("MASTER_PORT is " + std::to_string(port) + " for the workers: the nodes meet on port " +
+                 std::to_string(wanted));
+}
+
 Status read_master_port(Draft& draft) {
   if (rendezvous_backend(draft.options) != "env") {
-    return draft.read("master_port", &draft.spec.rendezvous.master_port, parse_port);
+    RETURN_IF_ERROR(draft.read("master_port", &draft.spec.rendezvous.master_port, parse_port));
+    if (draft.spec.rendezvous.master_port != 0) part_from_endpoint(draft);
+    return {};
   }
   draft.no_effect("master_port", " with --rdzv_backend env");
   return {};

@@ -14,7 +14,7 @@ inline constexpr int kDefaultPort = 29400;
 inline constexpr int kRendezvousProtocol = 3;
 
 // Between `dtrun --hostfile` and the agents that it starts (proto/launch.proto).
-inline constexpr std::uint32_t kLaunchProtocol = 2;
+inline constexpr std::uint32_t kLaunchProtocol = 3;
 // Printed by an agent before its first frame. A shell's greeting may come before it.
 inline constexpr std::string_view kLaunchPreamble("\0dtrun-agent\0\n", 14);
 

@@ -42,6 +42,14 @@ std::string nearest_name(std::string_view typed, std::span<const std::string> na
       best_distance = distance;
     }
   }
+  if (!best.empty() || typed.size() < 3) return best;
+  // The beginning of a single name's words: "label" of "label_column".
+  for (const std::string& name : names) {
+    if (name.size() <= typed.size() + 1 || !name.starts_with(typed) || folded(name[typed.size()]) != '_')
+      continue;
+    if (!best.empty()) return "";
+    best = name;
+  }
   return best;
 }
 

@@ -19,9 +19,15 @@ struct Times {
   // Workers that were told to leave a generation at once only wait for the microbatch in hand; those of units
   // for the gradients of the step in hand, since they leave it together.
   Duration pause{10000};
+  // For a coordinator that an agent hosted: it went down with that node's workers, and only a new agent there
+  // would bring it back.
+  Duration without_coordinator{30000};
   // A store that is started again is back by then, and knows its runs. An agent's coordinator does not come
   // back.
   Duration until_gone{10000};
+  // At a job's end: for a reader of its output, or a file system, that takes nothing. A person who has
+  // stopped the terminal sees that the job is over by then.
+  Duration flush{5000};
 };
 
 }  // namespace dtrun

@@ -14,6 +14,27 @@ bool is_control(std::string_view character) {
   return (first < 0x20 && first != '\t' && first != '\n') || first == 0x7f;
 }
 
+bool is_within(char c, char first, char last) { return first <= c && c <= last; }
+
+// The length of the escape sequence with which the text begins; 0 if it begins with none, or with a part of
+// one. Control sequences end with their final byte, commands of the operating system (titles, links) with BEL
+// or ST.
+std::size_t escape_length(std::string_view text) {
+  if (text.size() < 2 || text[0] != '\x1b') return 0;
+  if (text[1] == '[') {
+    std::size_t end = 2;
+    while (end < text.size() && is_within(text[end], ' ', '?')) ++end;
+    return end < text.size() && is_within(text[end], '@', '~') ? end + 1 : 0;
+  }
+  if (text[1] == ']') {
+    const std::size_t end = text.find_first_of("\a\x1b\n", 2);
+    if (end == std::string_view::npos || text[end] == '\n') return 0;
+    if (text[end] == '\a') return end + 1;
+    return text.substr(end).starts_with("\x1b\\") ? end + 2 : 0;
+  }
+  return is_within(text[1], '0', '~') ? 2 : 0;
+}
+
 }  // namespace
 
 Utf8Front utf8_front(std::string_view bytes) {
@@ -60,6 +81,10 @@ std::string printable(std::string_view text) {
   text = overwritten(text);
   std::string out;
   while (!text.empty()) {
+    if (const std::size_t escape = escape_length(text); escape > 0) {
+      text.remove_prefix(escape);
+      continue;
+    }
     const Utf8Front front = utf8_front(text);
     const bool whole = front.kind == Utf8Front::kWhole;
     const std::string_view character = text.substr(0, whole ? front.length : 1);

@@ -25,8 +25,9 @@ std::optional<std::size_t> invalid_utf8_at(std::string_view bytes);
 // something.
 std::string_view overwritten(std::string_view line);
 
-// The part after the last carriage return (as a terminal would show it), with '?' for control characters and
-// for bytes that are not UTF-8. Newlines and tabs stay.
+// The part after the last carriage return (as a terminal would show it), without escape sequences (colours,
+// ECMA-48), and with '?' for other control characters and for bytes that are not UTF-8. Newlines and tabs
+// stay.
 std::string printable(std::string_view text);
 // The same as one line: a space for each newline.
 std::string printable_line(std::string_view text);

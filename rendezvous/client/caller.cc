@@ -14,9 +14,11 @@ void Caller::interrupt() {
 }
 
 Status Caller::connect(std::chrono::milliseconds limit) {
+  refused_ = false;
   if (stub_) return {};
   const auto deadline = std::chrono::steady_clock::now() + limit;
   Status first;
+  bool refused = true;
   for (std::size_t tried = 0; tried < ports_.size(); ++tried) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
@@ -26,10 +28,12 @@ Status Caller::connect(std::chrono::milliseconds limit) {
       stub_ = v1::Election::NewStub(connector_.open(host_, dialled, port()));
       return {};
     }
+    refused = refused && dialled.refused;
     if (first.ok()) first = Status(kExitUnavailable, endpoint_text(host_, port()) + ": " + dialled.error);
     try_next_port();
   }
   answers_at_ = 0;
+  refused_ = refused;
   return first;
 }
 

@@ -45,6 +45,8 @@ class Caller {
   void interrupt();
   // The port where the last call was answered; 0: it was not.
   int answers_at() const { return answers_at_; }
+  // The last call found nobody who listens on any port, though the host answers.
+  bool is_refused() const { return refused_; }
   // As Connector::let_go(), of the thread that calls. REQUIRES: interrupt() was called.
   void let_go(std::thread& thread) const { (void)connector_.let_go(thread); }
 
@@ -59,6 +61,7 @@ class Caller {
   const std::vector<int> ports_;
   Connector connector_;
   int answers_at_ = 0;
+  bool refused_ = false;
   std::size_t port_ = 0;                      // of ports_: the one in use
   std::unique_ptr<v1::Election::Stub> stub_;  // null: not connected
 

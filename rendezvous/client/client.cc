@@ -58,11 +58,15 @@ grpc::ChannelArguments arguments_for(milliseconds silence) {
   return arguments;
 }
 
-// gRPC's reason for a stream's end, for people.
+// By gRPC's reason for a stream's end: its pings, or TCP, were not answered.
+bool is_silence(const std::string& message) {
+  return message.find("keepalive") != std::string::npos || message.find("timed out") != std::string::npos;
+}
+
+// That reason, for people.
 std::string in_brackets(const std::string& message, milliseconds silence) {
   if (message.empty() || message == "CANCELLED") return "";
-  if (message.find("keepalive") != std::string::npos)
-    return " (silent for " + std::to_string((silence.count() + 999) / 1000) + " s)";
+  if (is_silence(message)) return " (silent for " + std::to_string((silence.count() + 999) / 1000) + " s)";
   return " (" + message + ")";
 }
 
@@ -97,7 +101,8 @@ class Core : public std::enable_shared_from_this<Core> {
     bool connected = false;
     Status why = {};
     bool permanent = false;
-    bool same_anywhere = false;  // other ports of the host would be no better
+    bool same_anywhere = false;            // other ports of the host would be no better
+    bool silent = false, refused = false;  // Disconnected's
   };
   Attempt sweep();
   bool lasts(bool only_others);
@@ -167,7 +172,11 @@ void Core::run() {
       const std::lock_guard lock(mutex_);
       if (closing_) return;
     }
-    deliver(Disconnected{.why = ended.why, .permanent = ended.permanent, .attempt = failures});
+    deliver(Disconnected{.why = ended.why,
+                         .permanent = ended.permanent,
+                         .attempt = failures,
+                         .silent = ended.silent,
+                         .refused = ended.refused});
     kv_calls()->expire();
     // A coordinator that lives gives the seat away after a moment: the first attempt is at once.
     if (!pause(ended.connected || watch_ ? milliseconds(0) : back_off(failures, &random))) return;
@@ -180,9 +189,11 @@ void Core::run() {
 // not come to another port in the meantime.
 Core::Attempt Core::sweep() {
   Attempt told;
+  bool refused = true;
   for (std::size_t i = 0; i < ports_.size(); ++i) {
     Attempt ended = attempt();
     if (ended.connected || ended.same_anywhere || ports_.size() == 1) return ended;
+    refused = refused && ended.refused;
     if (i == 0 || (ended.permanent && !told.permanent)) told = std::move(ended);
     if (watch_) break;
     port_ = (port_ + 1) % ports_.size();
@@ -190,6 +201,7 @@ Core::Attempt Core::sweep() {
     if (closing_) return told;
   }
   told.permanent = lasts(told.permanent);
+  told.refused = refused && !watch_;  // a leader that is gone has a successor
   return told;
 }
 
@@ -244,7 +256,8 @@ bool Core::find_leader(Attempt* none) {
                               : unavailable("no host of " + dtrun::join(options_.hosts, ",") +
                                             " is the coordinator (" + trouble.message() + ")"),
              .permanent = ports_.size() > 1 ? lasts(other_key) : other_key && !ever_connected_,
-             .same_anywhere = true};
+             .same_anywhere = true,
+             .refused = watch_->none_can_lead()};
     tried_ = 0;
     return false;
   }
@@ -267,7 +280,8 @@ Core::Attempt Core::attempt() {
                                     dialled.error + ")"
                               : "no coordinator at " + endpoint() + " (" + dialled.error +
                                     "); is the agent or the `dtrun store` that hosts it running, and is the "
-                                    "port open?")};
+                                    "port open?"),
+          .refused = dialled.refused && !watch_};
 }
 
 Core::Attempt Core::unresolved(const std::string& error) {
@@ -308,7 +322,8 @@ Core::Attempt Core::join(const Dialled& dialled) {
   const std::string message = stream->status().error_message();
   return {.connected = true,
           .why = unavailable("lost the connection to the " + counterpart() + " at " + endpoint() +
-                             in_brackets(message, options_.keep_alive_timeout))};
+                             in_brackets(message, options_.keep_alive_timeout)),
+          .silent = is_silence(message)};
 }
 
 // The connection stood, but no coordinator answered.

@@ -36,7 +36,9 @@ struct Disconnected {
   Status why;  // EX_UNAVAILABLE, or EX_NOPERM of a key; names the endpoint and the finding there
   // No use to try again: the name is unknown for 15 s, another program is there, or it has another key.
   bool permanent = false;
-  int attempt = 0;  // consecutive failures, from 1
+  int attempt = 0;       // consecutive failures, from 1
+  bool silent = false;   // the connection stood, and nothing came over it for keep_alive_timeout
+  bool refused = false;  // where the coordinator may be nobody listens, but the hosts answer
 };
 struct KvDone {
   int worker_serial;  // echoed from kv()

@@ -77,6 +77,7 @@ Dialled connect_to(const addrinfo& address, Clock::time_point deadline, const In
   if (error != 0) {
     if (fd >= 0) close(fd);
     dialled.error = std::strerror(error);
+    dialled.refused = error == ECONNREFUSED;
     return dialled;
   }
   const int on = 1;
@@ -192,7 +193,9 @@ Dialled dial(const std::string& host, int port, std::chrono::milliseconds timeou
        address = address->ai_next) {
     // One that never answers, as IPv6 behind some firewalls, leaves the others their share of the time.
     const auto now = Clock::now();
+    const bool refused = dialled.refused;
     dialled = connect_to(*address, now + (deadline - now) / left--, interrupt);
+    dialled.refused = dialled.fd < 0 && (dialled.refused || refused);
   }
   return dialled;
 }

@@ -40,6 +40,7 @@ struct Dialled {
   std::string peer_address;   // numeric, of the host's addresses; of a Unix socket "unix:PATH"
   std::string error;          // what went wrong
   bool unresolved = false;    // the name is unknown
+  bool refused = false;       // not connected: a host answers that nobody listens there
 };
 
 // Resolves the host and connects to the first of its addresses that accepts, within `timeout` of its

@@ -73,6 +73,14 @@ class Inquiry {
     return Status(kExitUnavailable, text.empty() ? "they have not agreed yet on one" : text);
   }
 
+  bool none_can_lead() const {
+    const std::lock_guard lock(mutex_);
+    const auto refuses = [](const auto& source) { return source->refuses; };
+    const bool all_answer = std::ranges::all_of(
+        sources_, [](const auto& source) { return source->refuses || source->trouble.ok(); });
+    return all_answer && 2 * std::ranges::count_if(sources_, refuses) >= count();
+  }
+
  private:
   struct Source {
     Source(int place, const std::string& host, const std::vector<int>& ports,
@@ -85,6 +93,7 @@ class Inquiry {
     election::Leader leader;  // as this host says
     int port = 0;             // where it says so; 0: it does not
     Status trouble;
+    bool refuses = false;  // nobody listens on it
   };
 
   // REQUIRES: mutex_ held.
@@ -121,6 +130,7 @@ class Inquiry {
     {
       const std::lock_guard lock(mutex_);
       source.trouble = status;
+      source.refuses = !status.ok() && source.caller.is_refused();
       const int port = source.caller.answers_at();
       const bool same_leader = std::exchange(source.leader, leader) == leader;
       if (std::exchange(source.port, port) == port && same_leader) return;
@@ -166,6 +176,7 @@ class Watch final : public LeaderWatch {
   }
   void interrupt() override { inquiry_->interrupt(); }
   Status trouble() const override { return inquiry_->trouble(); }
+  bool none_can_lead() const override { return inquiry_->none_can_lead(); }
 
  private:
   const std::shared_ptr<Inquiry> inquiry_;

@@ -39,6 +39,8 @@ class LeaderWatch {
   virtual void interrupt() = 0;  // for good
   // The reason why there is no leader: EX_NOPERM if a host has another key.
   virtual Status trouble() const = 0;
+  // Nobody listens on so many of the hosts, all of which answer, that no majority is left.
+  virtual bool none_can_lead() const = 0;
 };
 
 }  // namespace dtrun::rendezvous

@@ -30,7 +30,13 @@ enum class Activity : int {
   kElsewhere,      // for something that is no peer: time, a file, a person, a process of its own
   kComputes,
   kSilent,  // it stopped giving heartbeats, whatever it does
+  kRaised,  // it failed with an error that it wrote down, and has not ended
 };
+
+// True if the state itself says that the worker is at fault.
+constexpr bool is_at_fault(Activity activity) {
+  return activity == Activity::kSilent || activity == Activity::kRaised;
+}
 
 // How one worker ended.
 struct WorkerOutcome {
@@ -195,6 +201,7 @@ struct Failure {
 struct Stopped {
   std::vector<WorkerOutcome> outcomes;  // of those that ended
   std::optional<int> workers = {};      // that wait for the next generation; none: all are started with it
+  bool parted = false;                  // they left the generation since this coordinator was out of reach
 
   bool operator==(const Stopped&) const = default;
 };

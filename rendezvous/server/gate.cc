@@ -211,14 +211,18 @@ void Gate::pause_accepting(Millis time) {
   for (const int fd : listeners_) epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
 }
 
+void Gate::note_refused(const std::string& peer) {
+  const std::string address = address_of_peer(peer);
+  if (turned_away_ && refused_.failed(address, steady_now())) turned_away_(address);
+}
+
 void Gate::look_at(std::uint64_t id, std::uint32_t events) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
   const auto& [fd, peer] = found->second;
   if (queue_.is_handshaking(id)) {
     if ((events & (EPOLLHUP | EPOLLERR)) == 0) return;
-    const std::string address = address_of_peer(peer);
-    if (turned_away_ && refused_.failed(address, steady_now())) turned_away_(address);
+    note_refused(peer);
     queue_.failed(id);
     return let_go(id);
   }
@@ -228,7 +232,8 @@ void Gate::look_at(std::uint64_t id, std::uint32_t events) {
   if (available > 0 && recv(fd, first.data(), first.size(), MSG_PEEK) < 0) available = 0;
   const Greeting greeting = greeting_of(first.data(), available);
   const bool gone = (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
-  if (gone || greeting == Greeting::kOther) {
+  if (greeting == Greeting::kPlain) note_refused(peer);
+  if (gone || greeting == Greeting::kPlain || greeting == Greeting::kOther) {
     queue_.left(id);
     return let_go(id);
   }

@@ -56,6 +56,7 @@ class Gate {
   void accept_some(int listener);
   void accept_again();
   void pause_accepting(Millis time);
+  void note_refused(const std::string& peer);
   void look_at(std::uint64_t id, std::uint32_t events);
   void hand_over(std::uint64_t id);
   void hang_up_on(std::uint64_t id);

@@ -5,7 +5,12 @@
 namespace dtrun::rendezvous {
 
 // How it looks: `first`, and the number of bytes that came so far.
-enum class Greeting { kMore, kHello, kOther };
+enum class Greeting {
+  kMore,
+  kHello,
+  kPlain,  // gRPC without TLS: a node that has no key
+  kOther,
+};
 constexpr int kGreetingBytes = 6;
 Greeting greeting_of(const unsigned char* first, int available);
 

@@ -31,7 +31,7 @@ DTRUN_WIRE(Join, v1::Join, run_id, member_id, host, address, nproc, node_rank, m
            goodput, age, hosts, command, workers, in_memory_recovery, device, gpu, gpus, topology, term,
            least_workers, preferred_rank, protocol)
 
-DTRUN_FIELDS(Stopped, v1::Stopped, outcomes, workers)
+DTRUN_FIELDS(Stopped, v1::Stopped, outcomes, workers, parted)
 
 Stopped from_wire(const v1::Stopped& wire) {
   Stopped stopped;

@@ -46,18 +46,23 @@ def signal_workers(training, places, number):
     return None
 
 
-def kill_agent(training, node, workers_too):
-    """Otherwise its workers have to die with it."""
-    agent, workers = training.agents[node], list(training.workers(node).values())
-    at = time.time()
-    agent.process.kill()
-    for pid in workers if workers_too else ():
+def send(number, pids):
+    for pid in pids:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    if not training.wait_for(lambda: agent.ended() and not any(map(training.runs, workers)), ORPHAN_LIMIT_S):
+            os.kill(pid, number)
+
+
+def kill_agent(training, node, workers_too):
+    """Otherwise its workers have to die with it. None if it has gone."""
+    agent, workers = training.agent_pid(node), list(training.workers(node).values())
+    if agent is None:
+        return None
+    at = time.time()
+    send(signal.SIGKILL, [agent, *(workers if workers_too else ())])
+    if not training.wait_for(lambda: not any(map(training.runs, [agent, *workers])), ORPHAN_LIMIT_S):
         orphans = ", ".join(str(pid) for pid in workers if training.runs(pid))
         training.problems.append(f"workers of node {node} outlived their agent by {ORPHAN_LIMIT_S} s: pid {orphans}")
-    return at, (agent.pid,)
+    return at, (agent,)
 
 
 def dismiss_agent(training, node):
@@ -81,6 +86,52 @@ def replace_store(training):
     training.pause(RETURN_AFTER_S)
     training.start_store()
     return at, (store.pid,)
+
+
+def terminate_all(training):
+    """As systemd and supervisors do it. Counted from the new start."""
+    mains = training.mains()
+    agents = [pid for node in range(training.nodes) if (pid := training.agent_pid(node))]
+    workers = [pid for node in range(training.nodes) for pid in training.workers(node).values()]
+    pids = {program.pid for program in mains.values()} | {*agents, *workers}
+    send(signal.SIGTERM, pids)
+    if not training.wait_for(lambda: all(program.ended() for program in mains.values()), LEAVE_LIMIT_S):
+        training.problems.append(f"after SIGTERM to all at once something runs for {LEAVE_LIMIT_S} s")
+    for name, program in mains.items():
+        if program.ended() and program.process.returncode not in (EXIT_LEFT, 0):  # 0: the job was just over
+            training.problems.append(f"the {name} got SIGTERM with all others: {program.ending()}")
+        program.kill_all()
+    training.pause(RETURN_AFTER_S)
+    at = time.time()
+    training.start_agents()
+    return at, tuple(sorted(pids))
+
+
+def freeze_disk(training, fault):
+    """Counted from when it answers again. Nobody may be given up meanwhile."""
+    given_up = training.words().count("was silent for")
+    with training.hosts.frozen(fault.node):
+        training.pause(fault.seconds)
+        at = time.time()
+    training.pause(RETURN_AFTER_S)
+    if training.words().count("was silent for") > given_up:
+        training.problems.append(f"a node was given up while the disk of node {fault.node} did not answer")
+    return at, (training.agent_pid(fault.node),)
+
+
+def block_console(training, fault):
+    """A worker is killed while nobody reads, and the job must go on meanwhile."""
+    with training.unread(fault.node):
+        blow = signal_workers(training, fault.workers, signal.SIGKILL)
+        if blow is None:
+            return None
+        first = len(training.metrics.steps)
+        training.pause(fault.seconds)
+        steps = training.metrics.steps[max(0, first - 1):]
+        if not training.ended() and chaos_plan.recovery_step("console", blow[0], steps) is None:
+            training.problems.append(f"fault {fault.number}: with a terminal that nobody reads the job did not go on within "
+                                     f"{fault.seconds:.0f} s of a worker's end")
+    return blow
 
 
 def cut_off(training, fault):
@@ -109,7 +160,7 @@ def freeze(training, fault):
 
 
 def blow_of(training, fault):
-    if fault.kind == "cut":
+    if fault.kind in chaos_plan.OF_A_CABLE:
         return cut_off(training, fault)
     if fault.kind == "freeze":
         return freeze(training, fault)
@@ -117,14 +168,23 @@ def blow_of(training, fault):
         return signal_workers(training, fault.workers, signal.SIGKILL)
     if fault.kind == "stop":
         return signal_workers(training, fault.workers, signal.SIGSTOP)
+    if fault.kind == "quit":
+        return signal_workers(training, fault.workers, signal.SIGTERM)
+    if fault.kind == "disk":
+        return freeze_disk(training, fault)
+    if fault.kind == "console":
+        return block_console(training, fault)
+    if fault.kind == "terminate":
+        return terminate_all(training)
     if fault.kind == "store":
         return replace_store(training)
     if fault.kind == "leave":
         blow = dismiss_agent(training, fault.node)
     else:
         blow = kill_agent(training, fault.node, workers_too=fault.kind == "node")
-    training.pause(RETURN_AFTER_S)
-    training.start_agent(fault.node)
+    if not training.launcher:  # which does it itself
+        training.pause(RETURN_AFTER_S)
+        training.start_agent(fault.node)
     return blow
 
 

@@ -15,7 +15,9 @@ READY_S = 30  # until a namespace is made
 # Keeps its namespaces alive for as long as this script lives, whatever ends that.
 HOLDER = ["setpriv", "--pdeathsig", "KILL", "--", "unshare", "--net", "--uts", "--mount", "--propagation", "private", "--",
           "sh", "-c"]
-HOST = 'hostname "$0" && ip link set lo up && mount -t tmpfs -o size=64m tmpfs "$1" && exec sleep infinity'
+HOST = 'hostname "$0" && ip link set lo up && eval "$2" && exec sleep infinity'
+MEMORY = 'mount -t tmpfs -o size=64m tmpfs "$1"'
+IMAGE = 'truncate -s 256M "$3" && mkfs.ext4 -q "$3" && mount -o loop "$3" "$1" && rm "$3"'
 SWITCH = 'hostname "$0" && ip link set lo up && ip link add br0 type bridge && ip link set br0 up && exec sleep infinity'
 
 
@@ -34,10 +36,11 @@ def run(argv):
 
 
 class Hosts:
-    """As long as the `with` block. `disk`: a folder that every host sees with contents of its own."""
+    """As long as the `with` block. `disk`: a folder that every host sees with contents of its own. `images`: a folder for
+    the images of disks that can be frozen."""
 
-    def __init__(self, count, disk):
-        self.count, self.disk = count, pathlib.Path(disk)
+    def __init__(self, count, disk, images=None):
+        self.count, self.disk, self.images = count, pathlib.Path(disk), images
         self.holders = []  # of each host, then of the switch
 
     def __enter__(self):
@@ -45,7 +48,8 @@ class Hosts:
             unless_all_made.push(self.__exit__)
             self.disk.mkdir(parents=True, exist_ok=True)
             for host in range(self.count):
-                self.hold(HOST, self.name(host), str(self.disk))
+                self.hold(HOST, self.name(host), str(self.disk), IMAGE if self.images else MEMORY,
+                          f"{self.images}/{self.name(host)}.image")
             self.hold(SWITCH, "switch")
             for host in range(self.count):
                 self.plug(host)
@@ -94,6 +98,14 @@ class Hosts:
 
     def seen_from_here(self, host, path):
         return pathlib.Path(f"/proc/{self.holders[host].pid}/root{path}")
+
+    @contextlib.contextmanager
+    def frozen(self, host):
+        """The disk does not answer. However this script ends, it is thawed: nothing else would end who waits for it."""
+        thaw = self.inside(host, ["fsfreeze", "-u", self.disk])
+        with subprocess.Popen(["setsid", "sh", "-c", 'read -r end; exec "$@"', "sh", *thaw], stdin=subprocess.PIPE):
+            run(self.inside(host, ["fsfreeze", "-f", self.disk]))
+            yield
 
     def cut(self, host, way):
         """`way`: "both", or what still passes: "in", "out" of the host."""

@@ -17,18 +17,26 @@ KINDS = {
     "leave": "SIGTERM an agent; another one is started in its place",
     "store": "SIGKILL `dtrun store` and start it again on the same port",
     "cut": "a node's cable is cut, both ways or one, and mended after 1 to 60 s (--longest); nodes are network namespaces",
+    "long_cut": "the same for 35 to 120 s, longer than ssh and a coordinator that is gone are waited for",
+    "disk": "a node's output directory does not answer (fsfreeze) for 5 to 40 s: no node may be given up for that",
+    "console": "nobody reads a node's, or the launcher's, terminal for 10 to 40 s, and a worker is killed meanwhile",
+    "quit": "SIGTERM a worker: a rank that leaves",
+    "terminate": "SIGTERM all agents and workers at once; all are started again, and no step may be redone",
     "freeze": "SIGSTOP an agent, the coordinator or the launcher for 1 to 60 s (--longest), then SIGCONT",
 }
 OF_AN_AGENT = {"agent", "node", "leave"}
-OUT_OF_TOUCH = {"cut", "freeze"}  # for a while: no node is replaced
+OF_A_CABLE = {"cut", "long_cut"}
+OUT_OF_TOUCH = OF_A_CABLE | {"freeze", "disk"}  # for a while: no node is replaced
 OF_SEVERAL_NODES = OF_AN_AGENT | OUT_OF_TOUCH | {"store"}
+OF_HOSTS = OF_A_CABLE | {"disk"}  # network namespaces with a disk each
+LASTS_S = {"long_cut": (35.0, 120.0), "disk": (5.0, 40.0), "console": (10.0, 40.0)}
 CUT_WAYS = ("both", "in", "out")  # "in": only what comes in passes
 SHORTEST_S, LONGEST_S = 1.0, 60.0  # that a node is out of touch
 LAUNCH_LONGEST_S = 50.0  # the same under a launcher: launcher and hosts give each other up after 60 s, less a sign of life's 5
 
 JITTER = 0.2  # of --every: where in a step or a checkpoint a fault falls is left to chance
 # After a fault the job trains on while what was lost is started again, and the next fault waits for that.
-TRAINS_MEANWHILE = {"worker": 0.5, "workers": 0.5, "agent": 2.0, "node": 2.0, "leave": 2.0}  # seconds
+TRAINS_MEANWHILE = {"worker": 0.5, "workers": 0.5, "agent": 2.0, "node": 2.0, "leave": 2.0, "terminate": 2.0}  # seconds
 SPARE_TIME = 1.25  # the quiet run is that much longer than all faults take: machines are not always equally fast
 
 
@@ -39,7 +47,7 @@ class Fault(NamedTuple):
     gap: float  # seconds from the fault before it, or from the first step, to this one
     node: int  # whose agent it hits, or of whose workers the first is hit
     workers: tuple  # (node, local rank) of each worker that it hits itself
-    seconds: float = 0.0  # that the node is out of touch
+    seconds: float = 0.0  # that the node is out of touch, or its disk or console
     way: str = ""  # of a cut; of what freezes, "agent", "coordinator" (an agent, or the store) or "launcher"
 
 
@@ -69,10 +77,15 @@ def draw_schedule(seed, faults, every, kinds, nodes, nproc_per_node, longest=LON
         first, second = int(draw() * len(places)), draw()
         # Any other than the first.
         second = (first + 1 + int(second * (len(places) - 1))) % len(places)
-        workers = {"worker": (places[first],), "stop": (places[first],), "all": tuple(places),
+        workers = {"worker": (places[first],), "stop": (places[first],), "quit": (places[first],),
+                   "console": (places[first],), "all": tuple(places),
                    "workers": (places[first], places[second])}.get(kind, ())
         seconds, way = 0.0, ""
-        if kind in OUT_OF_TOUCH:  # drawn last: the other kinds' schedules stay what they were
+        if kind in LASTS_S:
+            shortest, most = LASTS_S[kind]
+            seconds = shortest + (most - shortest) * draw()
+            way = CUT_WAYS[int(draw() * len(CUT_WAYS))] if kind in OF_A_CABLE else ""
+        elif kind in OUT_OF_TOUCH:  # drawn last: the other kinds' schedules stay what they were
             # As many short ones as long ones: the keep-alive's 15 s lie in the middle.
             seconds = SHORTEST_S * (longest / SHORTEST_S) ** draw()
             ways = CUT_WAYS if kind == "cut" else freezes
@@ -84,7 +97,7 @@ def draw_schedule(seed, faults, every, kinds, nodes, nproc_per_node, longest=LON
 def seconds_needed(schedule, every, goes_on=True):
     """How long a quiet run has to last so that a run under fire is still training at the last fault and a while after.
     `goes_on`: without a node that is out of touch. Workers train on while an agent or a store stands still."""
-    return SPARE_TIME * sum(fault.gap + (goes_on or fault.kind == "freeze") * fault.seconds + TRAINS_MEANWHILE.get(fault.kind, 0) for fault in schedule) + every
+    return SPARE_TIME * sum(fault.gap + (goes_on or fault.kind not in OF_A_CABLE) * fault.seconds + TRAINS_MEANWHILE.get(fault.kind, 0) for fault in schedule) + every
 
 
 def steps_for(seconds, probe):
@@ -106,10 +119,11 @@ def recovery_step(kind, struck_at, steps):
     which they were completed.
 
     A step of the old generation does not count: it may have been in flight, and the victim have done its part. Only
-    a store can be lost without a new generation, and a node be out of touch."""
+    a store can be lost without a new generation, and a node be out of touch. The time of `terminate` is that of the new
+    start, whose generations begin anew."""
     struck_at = floor_ms(struck_at)  # as the times of steps
     before = max((step.generation for step in steps if step.time < struck_at), default=0)
-    wanted = before if kind == "store" or kind in OUT_OF_TOUCH else before + 1
+    wanted = 0 if kind == "terminate" else before if kind == "store" or kind in OUT_OF_TOUCH else before + 1
     return next((step for step in steps if step.time >= struck_at and step.generation >= wanted), None)
 
 

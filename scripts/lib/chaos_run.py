@@ -2,6 +2,7 @@
 have in common. The job is real: a launcher's agents, their workers, and a store where agents meet."""
 
 import contextlib
+import fcntl
 import json
 import os
 import shlex
@@ -141,17 +142,18 @@ def uninterrupted():
 class Training:
     """A job that runs as long as the `with` block. `agent_argv`: the command line of each node's agent. `store_argv`: of the
     store where `nodes` agents meet, or None. `folder`: gets what they say; `metrics`: the file that tells of steps. `hosts`:
-    not entered yet, where nodes are hosts of their own. `remote_shell`: `agent_argv` is of one launcher that starts the
+    not entered yet, where nodes are hosts of their own. `consoles`: what agents say comes through a pipe (unread()). `remote_shell`: `agent_argv` is of one launcher that starts the
     agents of all hosts by this file, which is written here."""
 
     def __init__(self, folder, metrics, max_steps, nodes, nproc_per_node, agent_argv, store_argv=None, store_port=None,
-                 environment=None, hosts=None, remote_shell=None):
+                 environment=None, hosts=None, remote_shell=None, consoles=False):
         self.max_steps = max_steps
         self.folder, self.nodes, self.nproc_per_node = folder, nodes, nproc_per_node
         self.agent_argv, self.store_argv, self.store_port = agent_argv, store_argv, store_port
         self.mark = uuid.uuid4().hex
         self.environment = {**(environment or {}), MARK: self.mark}
         self.hosts, self.metrics_path, self.remote_shell = hosts, metrics, remote_shell
+        self.readers = {} if consoles else None  # of agents' and the launcher's words, by name
         self.metrics = Metrics(metrics)
         self.agents = {}  # by node; none where a launcher starts them
         self.launcher = self.store = None
@@ -170,11 +172,7 @@ class Training:
                                                for node in range(self.nodes)])
             if self.store_argv:
                 self.start_store()
-            if self.remote_shell:
-                self.start_launcher()
-            else:
-                for node in range(self.nodes):
-                    self.start_agent(node)
+            self.start_agents()
             unless_all_started.pop_all()
         return self
 
@@ -196,8 +194,40 @@ class Training:
 
     def start(self, name, argv):
         with open(self.folder / f"{name}.log", "ab") as log:
-            return self.programs.enter_context(Program(argv, RUN_LIMIT_S, self.environment, stdout=log,
+            out = log if self.readers is None or name == "store" else self.reader_of(name, log).stdin
+            return self.programs.enter_context(Program(argv, RUN_LIMIT_S, self.environment, stdout=out,
                                                        stderr=subprocess.STDOUT))
+
+    def reader_of(self, name, log):
+        """Of a pipe as small as there are."""
+        reader = self.readers[name] = self.programs.enter_context(subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=log))
+        fcntl.fcntl(reader.stdin, fcntl.F_SETPIPE_SZ, 4096)
+        return reader
+
+    @contextlib.contextmanager
+    def unread(self, node):
+        """Nobody reads what the node's agent says, or the launcher, into a pipe that is full."""
+        reader = self.readers["launcher" if self.launcher else f"agent-{node}"]
+        reader.send_signal(signal.SIGSTOP)
+        try:
+            # An open file of its own: the agent's must not become one that does not block.
+            end = os.open(f"/proc/self/fd/{reader.stdin.fileno()}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    os.write(end, b"\n" * 512)
+            os.close(end)
+            yield
+        finally:
+            reader.send_signal(signal.SIGCONT)
+
+    def words(self):
+        return words_in(self.folder)
+
+    def start_agents(self):
+        if self.remote_shell:
+            return self.start_launcher()
+        for node in range(self.nodes):
+            self.start_agent(node)
 
     def start_agent(self, node):
         argv = self.hosts.inside(node, self.agent_argv) if self.hosts else self.agent_argv
@@ -416,6 +446,8 @@ class Job(NamedTuple):
     keep_alive: int = 15  # seconds of silence until a node is given up
     network: bool = False  # nodes are hosts of their own (chaos_hosts), else agents on loopback
     store: bool = True  # of several nodes; False: each of them may be the coordinator, which takes a network
+    disks: bool = False  # hosts have disks that can be frozen
+    consoles: bool = False  # Training.consoles
     launcher: bool = False  # one `dtrun -H` starts the agents of all nodes, which takes a network and no store
 
 
@@ -434,14 +466,15 @@ def training_of(job, max_steps, folder):
     if job.heartbeat_timeout is not None:
         argv += ["--heartbeat_timeout", job.heartbeat_timeout]
     port = store_argv = environment = remote_shell = None
-    hosts = chaos_hosts.Hosts(job.nodes, folder / "out") if job.network else None
+    hosts = chaos_hosts.Hosts(job.nodes, folder / "out", folder if job.disks else None) if job.network else None
     if job.nodes == 1:
         argv += ["--standalone"]
     else:
         port = HOSTS_PORT if hosts else free_port()
-        # A node that is out of touch for long must come back, and not give up first.
+        # A node that is out of touch for long must come back, and not give up first. Of a range it does so by itself.
+        patience = "read_timeout=600," if job.min_nodes == job.nodes else ""
         argv += ["--nnodes", f"{job.min_nodes}:{job.nodes}", "--rdzv_conf",
-                 f"read_timeout=600,keep_alive_interval=1,keep_alive_max_attempt={job.keep_alive}"]
+                 f"{patience}keep_alive_interval=1,keep_alive_max_attempt={job.keep_alive}"]
         leaders = range(job.nodes)[:3] if not job.store else [job.nodes]  # the switch's address is the store's
         address = ",".join(map(hosts.address, leaders)) if hosts else "127.0.0.1"
         if job.launcher:
@@ -456,4 +489,4 @@ def training_of(job, max_steps, folder):
             store_argv = [job.dtrun, "store", "--bind", address, "--port", str(port)]
     argv = [*map(str, argv), str(folder / "config.json")]
     return Training(folder, folder / "out/metrics.jsonl", max_steps, job.nodes, job.nproc_per_node, argv, store_argv, port,
-                    environment, hosts, remote_shell)
+                    environment, hosts, remote_shell, job.consoles)

@@ -6,6 +6,7 @@
 #include <csignal>
 
 #include "tests/agent/agent_process.h"
+#include "tests/support/files.h"
 
 namespace dtrun::agent::test::output_test {
 
@@ -18,6 +19,22 @@ TEST_CASE("a last line without a newline is shown whole, and logged as it was") 
   CHECK(job.err() == "[default:0] x\n[default:0] y\n");
   CHECK(read_if_there(logs.path() / "test/attempt_1/0/stdout.log") == "abc");
   CHECK(read_if_there(logs.path() / "test/attempt_1/0/stderr.log") == "x\ny");
+}
+
+TEST_CASE("where no terminal is, a prompt and a bar are shown before their lines end") {
+  Folder logs;
+  const std::string answered = (logs.path() / "answered").string();
+  const std::string script = "printf 'go on? '; printf '\\r10 %%\\r20 %%' >&2; until [ -e " + answered +
+                             " ]; do sleep 0.05; done; echo yes; printf '\\r30 %%\\n' >&2";
+  Process job(agent({"--log_dir", logs.path().string(), "--", "/bin/sh", "-c", script}));
+  CHECK(job.wait_for_out("[default:0] go on? \n"));
+  CHECK(job.wait_for_err("[default:0] 20 %\n"));
+  dtrun::test::write_text(answered, "");
+  CHECK(job.wait() == 0);
+  CHECK(job.out() == "[default:0] go on? \n[default:0] yes\n");
+  CHECK(job.err() == "[default:0] 20 %\n[default:0] 30 %\n");
+  CHECK(read_if_there(logs.path() / "test/attempt_1/0/stdout.log") == "go on? yes\n");
+  CHECK(read_if_there(logs.path() / "test/attempt_1/0/stderr.log") == "\r10 %\r20 %\r30 %\n");
 }
 
 TEST_CASE("bytes of any value come through unchanged") {

@@ -61,7 +61,7 @@ class ScheduleTest(unittest.TestCase):
 
     def test_each_kind_hits_as_many_workers_as_it_says(self):
         count = {"worker": 1, "stop": 1, "workers": 2, "all": 6, "agent": 0, "node": 0, "leave": 0, "store": 0,
-                 "cut": 0, "freeze": 0}
+                 "cut": 0, "freeze": 0, "long_cut": 0, "disk": 0, "console": 1, "quit": 1, "terminate": 0}
         for fault in self.draw():
             self.assertEqual(len(set(fault.workers)), count[fault.kind], fault)
 
@@ -76,6 +76,14 @@ class ScheduleTest(unittest.TestCase):
         self.assertGreater(max(seconds), 55)
         self.assertTrue(80 <= sum(each < 60 ** 0.5 for each in seconds) <= 120)
         self.assertEqual({fault.seconds for fault in self.draw(kinds=["agent", "worker"])}, {0.0})
+
+    def test_long_cuts_disks_and_consoles_last_as_long_as_they_say(self):
+        for kind, (shortest, longest) in chaos_plan.LASTS_S.items():
+            seconds = [fault.seconds for fault in self.draw(kinds=[kind])]
+            self.assertTrue(all(shortest <= each <= longest for each in seconds))
+            self.assertLess(min(seconds), shortest + (longest - shortest) / 20)
+            self.assertGreater(max(seconds), longest - (longest - shortest) / 20)
+        self.assertEqual({fault.way for fault in self.draw(kinds=["long_cut"])}, {"both", "in", "out"})
 
     def test_a_cable_is_cut_both_ways_and_either_way_and_agents_coordinators_and_launchers_freeze(self):
         schedule = self.draw(kinds=["cut", "freeze"])
@@ -115,6 +123,11 @@ class RecoveryTest(unittest.TestCase):
         for kind in ("cut", "freeze"):
             self.assertEqual(self.recovered(kind, 10.55, "1@10.0 2@10.5 3@10.6"), (3, 10.6))
             self.assertIsNone(self.recovered(kind, 10.55, "1@10.0 2@10.5"))
+
+    def test_a_job_that_was_started_again_counts_its_generations_anew(self):
+        again = [*steps_of("1@10.0 / 2@10.5 / 3@11.0"), Step(4, 13.0, 1, 2)]
+        self.assertEqual(chaos_plan.recovery_step("terminate", 12.0, again), again[-1])
+        self.assertIsNone(chaos_plan.recovery_step("worker", 12.0, again))
 
     def test_times_of_steps_are_cut_to_milliseconds_and_so_is_that_of_the_fault(self):
         self.assertEqual(self.recovered("store", 10.5009, "1@10.0 2@10.5"), (2, 10.5))

@@ -460,4 +460,38 @@ TEST_CASE("a directory that does not tell how its run ended is 69, one without a
   CHECK(contains(none.err(), "/proc/self: no run left anything here"));
 }
 
+TEST_SUITE("long") {
+  TEST_CASE("a question ends in time although its name server never answers") {
+    const User user;
+    const Stopwatch watch;
+    Process status(
+        user.status({"--rdzv_endpoint", "coordinator.example"}),
+        joined(user.environment,
+               preloaded(std::filesystem::path(kDtrun).parent_path().parent_path() / "tests/slow_names.so")));
+    CHECK(status.wait() == 69);
+    CHECK(watch.fair() < std::chrono::seconds(40));
+    CHECK(contains(status.err(), "no answer in time"));
+  }
+
+  TEST_CASE("two thousand questions, while jobs begin and end, are all answered in time") {
+    const User user;
+    Process jobs(
+        {"sh", "-c",
+         "while :; do " + shell_text({kDtrun, "--rdzv_id", "brief", "--", "sleep", "0.2"}) + "; done"},
+        user.environment);
+    Process stays(user.job("stays", 0), user.environment);
+    REQUIRE(user.runs("stays"));
+    std::chrono::duration<double> longest{0};
+    for (int i = 0; i < 2000; ++i) {
+      const Stopwatch watch;
+      CHECK(run(user.status({"--json"}), user.environment).exit_code == 0);
+      longest = std::max<std::chrono::duration<double>>(longest, watch.fair());
+    }
+    CHECK(longest.count() < 10);
+    MESSAGE("longest: " << longest.count() << " s");
+    user.touch("stays");
+    CHECK(stays.wait() == 0);
+  }
+}
+
 }  // namespace dtrun::status_watch_test

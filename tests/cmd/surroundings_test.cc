@@ -175,12 +175,12 @@ TEST_CASE("a limit on processes ends dtrun with a message, not with an abort" * 
   CHECK_MESSAGE(contains(job.err, "dtrun: the machine refuses what dtrun needs: "), job.err);
 }
 
-TEST_CASE("workers for which a limit leaves no processes end the job with 69, the reason and the way out" *
+TEST_CASE("workers for which a limit leaves no processes end the job with 71, the reason and the way out" *
           doctest::test_suite("root")) {
   const OtherUser user;
   if (const std::string why = user.why_not(); !why.empty()) return skip(why);
   const Ended job = user.run(40, {"--nproc_per_node", "64", "--", "sleep", "30"});
-  CHECK(job.exit_code == 69);
+  CHECK(job.exit_code == 71);
   CHECK_MESSAGE(
       contains(job.err,
                "cannot start a process for 'sleep': Resource temporarily unavailable (see ulimit -a"),

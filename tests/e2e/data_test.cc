@@ -13,6 +13,7 @@
 
 #include "tests/e2e/training.h"
 #include "tests/support/small_images.h"
+#include "tests/worker/data/image_files.h"
 
 namespace dtrun::data_test {
 
@@ -131,6 +132,35 @@ TEST_CASE("an agent that is killed takes the data with it") {
       return pid > 0 && data_file(pid) == file;
     });
   }));
+}
+
+// The model's bytes, by so many workers in this environment.
+std::string trained_on(const fs::path& images, const fs::path& output, int workers,
+                       const std::vector<std::string>& environment = {}) {
+  std::vector<std::string> command = training(standalone(workers), output, {"train.max_steps=4"});
+  command.insert(command.end(), {"data.type=image_folder", "data.path=" + images.string(),
+                                 "data.image_size=[28,28]", "data.test_fraction=0.2"});
+  const Ended ended = run(command, environment);
+  CHECK_MESSAGE(ended.exit_code == 0, ended.err);
+  return model(output);
+}
+
+TEST_CASE("a folder of images is the same to any number of workers, and to a processor without vectors") {
+  const Folder folder;
+  const fs::path images = folder / "images";
+  for (int i = 0; i < 40; ++i) {
+    const fs::path place = images / ("class " + std::to_string(i % 4));
+    fs::create_directories(place);
+    const worker::JpegForm form{.down = 1 + i % 2, .across = 1 + i / 2 % 2, .progressive = i % 3 == 0};
+    const std::string content =
+        i % 5 == 0
+            ? worker::png_file(40, std::vector<std::string>(30, std::string(120, static_cast<char>(i))))
+            : worker::jpeg_file(31 + i, 50 - i / 2, worker::waves, form);
+    write_text(place / (std::to_string(i) + (i % 5 == 0 ? ".png" : ".jpg")), content);
+  }
+  const std::string one = trained_on(images, folder / "1", 1);
+  CHECK(trained_on(images, folder / "3", 3) == one);
+  CHECK(trained_on(images, folder / "plain", 1, {"JSIMD_FORCENONE=1"}) == one);
 }
 
 }  // namespace dtrun::data_test

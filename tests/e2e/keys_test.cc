@@ -61,6 +61,16 @@ struct Site {
   const int port = free_port();
 };
 
+TEST_CASE("the job's terminal hears of a node that has no key") {
+  const Site site;
+  Process first(site.node({"--key_file", site.path("right")}));
+  REQUIRE(first.wait_for_err("joined 1 of 2 nodes"));
+  CHECK(run(site.node({"--insecure"})).exit_code == 77);
+  CHECK(first.wait_for_err("127.0.0.1 was turned away: it has another job key than this node"));
+  first.signal(SIGTERM);
+  first.end();
+}
+
 TEST_CASE("nodes with the same key meet; others end at once, and the key turns up nowhere") {
   const Site site;
   const std::string right = site.fingerprint("right"), wrong = site.fingerprint("wrong");
@@ -263,15 +273,17 @@ TEST_CASE("plain text is said on every node, and a key beside it refused") {
 TEST_CASE("a key comes on a descriptor too, and goes no further") {
   const Site site;
   const std::string right = site.path("right");
-  Process first(site.node({"--key_file", right}));
+  const auto node = [&site](const std::vector<std::string>& options) {
+    std::vector<std::string> argv = site.node(options);
+    argv.pop_back();
+    return joined(argv, {"sh", "-c",
+                         "env; [ ! -e /proc/self/fd/7 ] || echo open; [ ! -e /proc/$PPID/fd/7 ] || "
+                         "readlink /proc/$PPID/fd/7"});
+  };
+  Process first(node({"--key_file", right}));
   REQUIRE(first.wait_for_err("joined 1 of 2 nodes"));
-  std::vector<std::string> argv{"sh", "-c", "exec \"$@\" 7<" + right, "sh"};
-  for (const std::string& word : site.node({})) argv.push_back(word);
-  argv.pop_back();
-  argv.insert(argv.end(), {"sh", "-c",
-                           "env; [ ! -e /proc/self/fd/7 ] || echo open; [ ! -e /proc/$PPID/fd/7 ] || "
-                           "readlink /proc/$PPID/fd/7"});
-  const Ended second = run(argv, {"DTRUN_KEY_FD=7"});
+  const Ended second =
+      run(joined({"sh", "-c", "exec \"$@\" 7<" + right, "sh"}, node({})), {"DTRUN_KEY_FD=7"});
   CHECK_MESSAGE(second.exit_code == 0, second.err);
   CHECK(!contains(second.out, "DTRUN_KEY_FD"));
   CHECK(!contains(second.out, right));

@@ -304,8 +304,9 @@ TEST_CASE("gpt2 learns from text, says perplexity, and is exported; other models
   const Ended wider = run(job(all[0], standalone(1), folder / "wider", 1,
                               {"model.n_embd=64", "train.init_from=" + (folder / "hub").string()}));
   CHECK(wider.exit_code == 78);
-  CHECK(wider.err.find("tensor \"wte.weight\" has shape [256,32], this model needs [256,64]") !=
-        std::string::npos);
+  CHECK_MESSAGE(wider.err.find("/train/init_from: " + (folder / "hub/config.json").string() +
+                               ": its n_embd is 32, and that of the model to train 64") != std::string::npos,
+                wider.err);
   const Ended nowhere =
       run(job(all[0], standalone(1), folder / "nowhere", 1, {"train.init_from=/nonexistent"}));
   CHECK(nowhere.exit_code == 66);

@@ -162,7 +162,8 @@ TEST_CASE(
     "a directory that holds something, garbage, and a wrong command line are refused, and leave nothing") {
   const Folder folder;
   write_text(folder / "empty.txt", "");
-  write_text(folder / "garbage", std::string("\x1f\x8b\x08\x00garbage\xff", 12));
+  write_text(folder / "garbage", std::string("\x1f\x8c\x08\x00garbage\xff", 12));
+  write_text(folder / "packed.jsonl.gz", std::string("\x1f\x8b\x08\x00garbage\xff", 12));
   write_text(folder / "short.txt", "word");
   fs::create_directories(folder / "full");
   write_text(folder / "full/file", "");
@@ -191,6 +192,8 @@ TEST_CASE(
   refused(64, "--shard_tokens", {"--tokenizer", kTokenizer, kDocs, "--shard_tokens", "0"});
   refused(66, "empty.txt: is empty", {"--tokenizer", kTokenizer, in("empty.txt")});
   refused(66, "garbage: byte 1 is no UTF-8", {"--tokenizer", kTokenizer, in("garbage")});
+  refused(66, "packed.jsonl.gz: is compressed with gzip; unpack it first (gunzip)",
+          {"--tokenizer", kTokenizer, in("packed.jsonl.gz")});
   refused(66, "garbage: ", {"--tokenizer", in("garbage"), kDocs});
   refused(66, "nothing: cannot be read: No such file", {"--tokenizer", kTokenizer, kDocs, in("nothing")});
   refused(66, "has no files \"*.none\"", {"--tokenizer", kTokenizer, kDocs, "--files", "*.none"});

@@ -84,6 +84,90 @@ class KitTest(unittest.TestCase):
         check_steps(self, job, STEPS)
         self.assertEqual(len(self.survivors_of(job)), 2)
 
+    def replaced_while_held(self, step):
+        """A job of two: rank 1 dies, its replacement loads the checkpoint of step 10, and waits for a place while rank 0, that went on,
+        is held in this step. Rank 0's process, and that of the replacement."""
+        job = self.start_job(steps=STEPS, world=2, every=5, faults=f"forward:1:9,hold:0:12,hold:0:{step}")
+        newest = job.wait_for(lambda: len(job.lines("loaded")) == 3 and job.lines("loaded")[-1])
+        self.assertTrue(newest and newest["start"] == 10, job.errors())
+        (job.scratch / "once" / "go-12").touch()
+        self.assertTrue(job.wait_for(lambda: len(job.lines("holds")) == 2), job.errors())
+        (job.scratch / "once" / "late").touch()
+        ready = job.wait_for(lambda: [line for line in job.events("worker_ready") if line["pid"] == newest["pid"]])
+        self.assertTrue(ready, job.errors())
+        self.assertEqual(ready[0]["step"], -1)  # what it has loaded is no state of the job
+        return job, job.lines("holds")[0]["pid"], newest["pid"]
+
+    def test_who_waits_for_a_place_as_the_others_finish_ends_with_0_and_not_behind_the_loop(self):
+        job, held, newest = self.replaced_while_held(STEPS - 1)
+        (job.scratch / "once" / f"go-{STEPS - 1}").touch()
+        self.assertEqual(job.end(), 0, job.errors())
+        self.assertEqual([(line["pid"], line["rank"], line["done"]) for line in job.lines("end")], [(held, 0, STEPS)], job.errors())
+        ended = {line["pid"]: line["how"] for line in job.events("worker_ended")}
+        self.assertEqual(ended[newest], "exit code 0", job.errors())
+
+    @long
+    def test_who_waits_for_a_place_as_the_job_is_told_to_end_ends_with_0_and_not_behind_the_loop(self):
+        for stop, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+            job, held, newest = self.replaced_while_held(20)
+            job.process.send_signal(stop)
+            ended = job.wait_for(lambda: {line["pid"]: line["how"] for line in job.events("worker_ended")}.get(newest))
+            self.assertEqual(ended, "exit code 0", job.errors())
+            (job.scratch / "once" / "go-20").touch()
+            self.assertEqual(job.end(), code, job.errors())
+            self.assertEqual([(line["pid"], line["rank"], line["done"]) for line in job.lines("end")], [(held, 0, 21)], job.errors())
+
+    def test_as_the_last_one_that_holds_the_state_dies_who_loaded_before_loads_again(self):
+        job, held, newest = self.replaced_while_held(20)
+        (job.scratch / "once" / "go-20").touch()  # of this step later
+        os.kill(held, signal.SIGKILL)
+        self.assertEqual(job.end(), 0, job.errors())
+        self.assertEqual({line["done"] for line in job.lines("end")}, {STEPS}, job.errors())
+        self.assertEqual(len({line["params"] for line in job.lines("end")}), 1)
+        loaded = [(line["start"], line["pid"]) for line in job.lines("loaded")]
+        self.assertEqual([start for start, _ in loaded], [0, 0, 10, 20, 20], job.errors())
+        self.assertNotIn(newest, {line["pid"] for line in job.lines("step")})
+        # As far as it had said.
+        self.assertRegex(job.errors(), "no worker has the state of step (1[2-9]|20) any more; all begin again from what the script loads")
+        self.assertIn("all begin at step 20, from what the script has loaded", job.errors())
+
+    def check_leaves(self, fault, says, step=9, world=2):
+        """A rank that does something else than its peers is named, and nobody goes on with what it did."""
+        job = self.start_job(steps=STEPS, world=world, faults=f"{fault}:1:{step}", restarts=3)
+        self.assertEqual(job.end(), 1, job.errors())
+        self.assertRegex(job.errors(), rf"dtrun: [^\n]*rank 1[^\n]*exit code 1")
+        self.assertIn(says, job.errors())
+        self.assertNotIn("exit code 76", job.errors())
+        self.assertNotIn("hang", job.errors())
+        self.assertNotIn("restart 1 of 3", job.errors())
+        self.assertEqual(job.lines("end"), [], job.errors())
+        return job
+
+    def test_a_rank_that_exits_in_a_step_is_named_and_its_peers_do_not_finish_without_it(self):
+        self.check_leaves("exit", "rank 1 left the loop in step 9: sys.exit(0)")
+
+    def test_a_rank_that_skips_a_step_is_named_before_its_peers_use_its_gradients(self):
+        for world in (2, 3):
+            job = self.check_leaves("skip", "in step 9: rank 1 has left its block without optimizer.step() after 0 collectives",
+                                    world=world)
+            self.assertEqual(max(line["step"] for line in job.lines("step")), 8)
+
+    @long
+    def test_ranks_that_leave_repeat_or_never_begin_a_step_are_named(self):
+        for fault, says in (("break", "rank 1 left the loop after step 9 of 40; a loop ends on all ranks together"),
+                            ("quit", "ended with 0 while its peers were in a step with it"),
+                            ("unbegun", "rank 1 does not begin step 9"),
+                            ("twice", "rank 1 begins step 9 a second time"),
+                            ("alone", "in step 9: rank 1 is in its block after")):
+            self.check_leaves(fault, says)
+
+    def test_a_loop_that_any_rank_stops_ends_on_all_after_the_same_step(self):
+        job = self.start_job(steps=10 ** 6, faults="stop:1:9")
+        self.assertEqual(job.end(), 0, job.errors())
+        ends = job.lines("end")
+        self.assertEqual([(line["done"], line["stopping"]) for line in ends], [(10, True)] * 3, job.errors())
+        self.assertEqual(len({line["params"] for line in ends}), 1)
+
     def test_a_rank_dies_while_a_newcomer_is_taken_in(self):
         job = self.run_job(faults="forward:0:9,regroup:1:3")
         check_steps(self, job, STEPS)
@@ -178,7 +262,7 @@ class KitTest(unittest.TestCase):
             self.assertEqual(exit_code(job.agents[1]), 69, job.errors())
             self.assertIn("was out of reach for 3", job.errors())
             self.assertNotIn("killing", job.errors())
-            self.assertEqual(len(job.lines("saved")), 2, job.errors())
+            self.assertEqual(job.lines("end"), [], job.errors())  # the others go on: this is not the job's last state
             self.assertIsNone(job.process.poll(), job.errors())
             self.assertEqual(job.tell_to_end(), [143, 69], job.errors())
 

@@ -37,19 +37,69 @@ def why_no_fsdp():
 
 class AgreementTest(unittest.TestCase):
     def test_the_furthest_send_to_those_behind_and_share_the_work(self):
-        self.assertEqual(_agreement.transfers([7, 8, 7, 8, _agreement.NOTHING]), (8, [(1, 0), (3, 2), (1, 4)]))
-        self.assertEqual(_agreement.transfers([8, 8]), (8, []))
+        self.assertEqual(_agreement.transfers([7, 8, 7, 8, _agreement.NOTHING], [0] * 5), (8, [(1, 0), (3, 2), (1, 4)]))
+        self.assertEqual(_agreement.transfers([8, 8], [0, 0]), (8, []))
 
     def test_nobody_has_trained_and_all_take_the_first_ones_initial_values(self):
-        self.assertEqual(_agreement.transfers([_agreement.NOTHING] * 3), (0, [(0, 1), (0, 2)]))
+        self.assertEqual(_agreement.transfers([_agreement.NOTHING] * 3, [0] * 3), (0, [(0, 1), (0, 2)]))
+
+    def test_what_was_loaded_counts_where_nobody_holds_the_state_and_only_there(self):
+        nothing = _agreement.NOTHING
+        self.assertEqual(_agreement.transfers([nothing] * 3, [20, 40, 40]), (40, [(1, 0)]))
+        self.assertEqual(_agreement.transfers([nothing, 30], [40, 0]), (30, [(1, 0)]))
+        self.assertEqual(_agreement.transfers([nothing, 0], [40, 0]), (0, [(1, 0)]))
 
     def test_a_torn_state_is_healed_by_a_whole_one_or_by_nobody(self):
-        self.assertEqual(_agreement.transfers([_agreement.TORN, 8]), (8, [(1, 0)]))
-        self.assertEqual(_agreement.transfers([_agreement.TORN, _agreement.NOTHING])[0], _agreement.TORN)
+        self.assertEqual(_agreement.transfers([_agreement.TORN, 8], [0, 0]), (8, [(1, 0)]))
+        self.assertEqual(_agreement.transfers([_agreement.TORN, _agreement.NOTHING], [0, 7])[0], _agreement.TORN)
 
     def test_a_unit_holds_what_all_of_its_ranks_hold(self):
         nothing, torn = _agreement.NOTHING, _agreement.TORN
         self.assertEqual(_agreement.held_by_units([8, 7, nothing, nothing], [8, 8, 8, nothing]), [8, torn, torn, nothing])
+
+
+class SameStepTest(unittest.TestCase):
+    """What each rank says of its part in step 40, and who is at fault."""
+    updated = _agreement.Did(40, True, True, 3)   # as in the steps before
+    skipped = _agreement.Did(40, True, False, 0)  # `continue` before the forward pass
+    waits = _agreement.Did(40, False, False, 1)   # in its first all-reduce
+
+    def at_fault(self, *dids, usual=updated):
+        return _agreement.at_fault(list(dids), usual)
+
+    def test_all_do_the_same(self):
+        for did in (self.updated, self.skipped, self.waits):
+            self.assertEqual(self.at_fault(did, did), [])
+        self.assertEqual(self.at_fault(self.updated, self.updated._replace(collectives=7)), [])  # it sent messages
+
+    def test_the_fewer_are_at_fault(self):
+        self.assertEqual(self.at_fault(self.updated, self.skipped, self.updated, usual=None), [1])
+        self.assertEqual(self.at_fault(self.waits, self.skipped, self.waits, usual=None), [1])
+        self.assertEqual(self.at_fault(self.updated, self.waits._replace(collectives=4), self.updated, usual=None), [1])
+
+    def test_of_two_it_is_the_one_that_does_not_do_as_before(self):
+        more = self.waits._replace(collectives=4)  # it is in a barrier that the other one does not know
+        self.assertEqual(self.at_fault(self.waits, self.skipped), [1])
+        self.assertEqual(self.at_fault(self.skipped, self.waits), [0])
+        self.assertEqual(self.at_fault(more, self.updated), [0])
+        self.assertEqual(self.at_fault(self.updated, self.skipped), [1])
+
+    def test_of_two_in_their_first_step_it_is_the_one_that_did_less(self):
+        self.assertEqual(self.at_fault(self.waits, self.skipped, usual=None), [1])
+        self.assertEqual(self.at_fault(self.skipped, self.updated, usual=None), [0])
+
+    def test_a_rank_waits_in_vain_once_another_has_ended_the_step_with_fewer_collectives(self):
+        self.assertTrue(_agreement.waits_in_vain(self.waits, [self.waits, self.skipped]))
+        self.assertFalse(_agreement.waits_in_vain(self.waits, [self.waits, self.updated]))
+        self.assertFalse(_agreement.waits_in_vain(self.waits, [self.waits, self.waits]))
+        self.assertFalse(_agreement.waits_in_vain(self.skipped, [self.waits, self.skipped]))
+        uncounted = self.waits._replace(collectives=-1)  # by this torch
+        self.assertFalse(_agreement.waits_in_vain(uncounted, [uncounted, self.skipped._replace(collectives=-1)]))
+
+    def test_people_are_told_who_did_what(self):
+        text = _agreement.difference([self.updated, self.skipped], [1])
+        self.assertIn("in step 40: rank 1 has left its block without optimizer.step() after 0 collectives, rank 0 updates "
+                      "after 3 collectives", text)
 
 
 class UnitsTest(unittest.TestCase):

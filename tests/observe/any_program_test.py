@@ -127,7 +127,7 @@ class AnyProgram(unittest.TestCase):
         self.assertEqual(now["progress"]["samples_per_second"], 1600)
         for rank, worker in enumerate(now["nodes"][0]["workers"]):
             self.assertGreater(worker["step"], 100)
-            self.assertTrue(worker["usage"]["last_line"].startswith("?[1mrank %d loads éé" % rank), worker)
+            self.assertTrue(worker["usage"]["last_line"].startswith("rank %d loads éé" % rank), worker)
             self.assertLessEqual(len(worker["usage"]["last_line"].encode()), 160)
             times = worker["times"]
             waited, other = ("wait_peers", "data") if rank == 1 else ("data", "wait_peers")

@@ -273,6 +273,7 @@ TEST_CASE("with a key all the same, and who has another one is told so") {
   cluster.start_all();
   Follower a("a", cluster.port, key), b("b", cluster.port, key);
   REQUIRE(a.eventually(has_generation));
+  REQUIRE(b.eventually(has_generation));
   const int first = cluster.leader();
   cluster.stop(first);
   CHECK(b.eventually([](const Follower& f) { return f.join_acks == 2 && f.resumed; }));

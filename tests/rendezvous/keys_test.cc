@@ -339,7 +339,7 @@ TEST_CASE("what an agent calls itself neither commands a terminal nor forges a l
   REQUIRE(eventually([&] { return contains(log_so_far(), "stopping"); }));
   const std::vector<RunView> views = server.value()->look("test", {});
   REQUIRE(views.size() == 1);
-  CHECK(views[0].status.members(0).host() == "host-?]0;title??[2J?31mhost run job9: over with exit code 0");
+  CHECK(views[0].status.members(0).host() == "host-?31mhost run job9: over with exit code 0");
   for (const std::string& text : {log_so_far(), views[0].status.members(0).host()}) {
     CAPTURE(text);
     CHECK(!has_control_bytes(text));

@@ -244,6 +244,7 @@ TEST_CASE("a coordinator that falls silent is noticed after the heartbeat timeou
   const auto noticed = cut.fair();
   REQUIRE(lost);
   CHECK(lost->why.message().ends_with("(silent for 2 s)"));
+  CHECK(lost->silent);
   CHECK(noticed < milliseconds(4000));
   relay.thaw();
   CHECK(a.rejoin());
@@ -476,10 +477,13 @@ TEST_CASE("a client reconnects by itself when the coordinator comes back") {
   const auto lost = a.next<Disconnected>();
   REQUIRE(lost);
   CHECK(lost->attempt == 1);
+  CHECK_FALSE(lost->silent);
+  CHECK_FALSE(lost->refused);
   CHECK(lost->why.message().find("127.0.0.1:" + std::to_string(options.port)) != std::string::npos);
   const auto refused = a.next<Disconnected>();
   REQUIRE(refused);
   CHECK_FALSE(refused->permanent);
+  CHECK(refused->refused);
   CHECK(refused->attempt == 2);
   server = start_server(options);
   const auto opened = a.next<Opened>();

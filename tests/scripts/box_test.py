@@ -57,7 +57,8 @@ class BoxTest(Boxed):
     def test_two_entries_have_the_same_port_and_file_and_see_no_process_of_each_other(self):
         script = """python3 -c 'import socket; s = socket.socket(); s.bind(("0.0.0.0", 29500)); s.listen(); import time
 open("/tmp/mine", "x").close(); time.sleep(1)'
-ps -e | grep -c bash; ip -o link | wc -l"""
+ps -e >/tmp/all
+grep -c bash /tmp/all; ip -o link | wc -l"""
         def start():
             return subprocess.Popen([BOX, "--name", "entry", "--timeout", "60", "--", "bash", "-c", script], stdout=subprocess.PIPE, text=True)
         both = [start(), start()]

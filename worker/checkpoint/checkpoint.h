@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "worker/checkpoint/state_text.h"
+#include "worker/config/config.h"
 #include "worker/core/evaluation_record.h"
 #include "worker/model/program.h"
 #include "worker/optim/optimizer.h"
@@ -28,6 +29,7 @@ struct TrainState {
   std::string device = {};  // Device::fingerprint() of the device that computed it; empty: written by an
                             // older dtrun
   TeacherFile teacher = {};
+  DataIdentity data = {};
 };
 
 // False for a diverged model, whose checkpoint would be useless and would displace useful ones.
@@ -57,10 +59,16 @@ TrainState load_checkpoint(const std::filesystem::path& directory, const Program
 std::vector<float> load_parameters_of_step(const std::filesystem::path& directory, const Program& program,
                                            std::int64_t step);
 
-// The parameters in model.safetensors, which `from` is or has; also one of Hugging Face's GPT-2, whose names
-// may begin with "transformer.". Tensors that the program does not have are passed over. Throws WorkerError:
+// The parameters in published_weights(from); also those of Hugging Face's GPT-2, whose names may begin with
+// "transformer.". Tensors that the program does not have are passed over. Throws WorkerError:
 // EX_NOINPUT if there is none or it is damaged, EX_CONFIG if a tensor is missing or has another shape.
 std::vector<float> load_parameters(const std::filesystem::path& from, const Program& program);
+
+// The same for a run that begins, by its train.init_from. Tensors that the program does not have are told,
+// and a head that is not tied to its embedding is refused. With ignore_mismatched_sizes parameters that lack
+// a tensor of their shape get the seed's initial values, each with a notice; else the job is refused.
+std::vector<float> load_initial_parameters(const TrainConfig& train, const Program& program,
+                                           const Notice& notice);
 
 // Writes synchronously; replaces an older directory of the same step; removes the oldest beyond `keep`
 // (0: keeps all) once the new one is safe, but never that of the best step, which is one of `keep` unless

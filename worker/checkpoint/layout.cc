@@ -72,13 +72,19 @@ std::string prefix_in(const Safetensors& file) {
   return prefixed ? kPrefix : "";
 }
 
-Result<std::vector<float>> parameter_values(const Safetensors& file, const Program& program,
-                                            const std::string& prefix) {
-  std::vector<float> flat(program.size);
+std::vector<std::string> take_parameters(const Safetensors& file, const Program& program,
+                                         const std::string& prefix, std::span<float> flat) {
   std::vector<std::string> faults;
   for (const Parameter& parameter : program.parameters)
     if (const Tensor* const tensor = find_tensor(file, prefix + parameter.name, parameter, &faults))
       copy_values(file, *tensor, flat.data() + parameter.offset);
+  return faults;
+}
+
+Result<std::vector<float>> parameter_values(const Safetensors& file, const Program& program,
+                                            const std::string& prefix) {
+  std::vector<float> flat(program.size);
+  const std::vector<std::string> faults = take_parameters(file, program, prefix, flat);
   if (!faults.empty()) return not_ours(join(faults, "; "));
   return flat;
 }

@@ -1,6 +1,7 @@
 // The two safetensors files of a checkpoint as a program sees them.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,8 +20,12 @@ std::vector<Tensor> optimizer_tensors(const Program& program, const std::vector<
 // What the names of a file of Hugging Face's GPT2LMHeadModel begin with: "transformer.", or "".
 std::string prefix_in(const Safetensors& file);
 
-// Every parameter's tensor, named with this prefix, as a flat vector; other tensors are passed over.
-// EX_CONFIG.
+// Takes every parameter's tensor, named with this prefix, into a flat vector; other tensors are passed over.
+// Returns a text for each parameter that has no tensor of its shape: `flat` keeps the values that it has.
+std::vector<std::string> take_parameters(const Safetensors& file, const Program& program,
+                                         const std::string& prefix, std::span<float> flat);
+
+// A flat vector of all of them. EX_CONFIG if one is missing.
 Result<std::vector<float>> parameter_values(const Safetensors& file, const Program& program,
                                             const std::string& prefix);
 

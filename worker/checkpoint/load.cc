@@ -1,17 +1,24 @@
 // Reads checkpoints, and trusts only files that the manifest vouches for.
 #include <algorithm>
+#include <array>
+#include <iterator>
 
+#include "proto/core/text.h"
 #include "worker/base/error.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/layout.h"
 #include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/published.h"
 #include "worker/checkpoint/state_text.h"
+#include "worker/config/strict_json.h"
 
 namespace dtrun::worker {
 
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr char kHead[] = "lm_head.weight";
 
 // As value_or_throw(); the error's message begins with `path`.
 template <typename T>
@@ -90,7 +97,8 @@ TrainState load_checkpoint(const fs::path& directory, const Program& program) {
                    .config_json = std::move(text.config_json),
                    .evaluations = text.evaluations,
                    .device = std::move(text.device),
-                   .teacher = std::move(text.teacher)};
+                   .teacher = std::move(text.teacher),
+                   .data = std::move(text.data)};
   state.parameters =
       files.tensors(kModelFile, [&](const Safetensors& file) { return model_values(file, program); });
   state.optimizer =
@@ -115,11 +123,70 @@ std::optional<TrainState> load_newest(const fs::path& output_dir, const Program&
 }
 
 std::vector<float> load_parameters(const fs::path& from, const Program& program) {
-  std::error_code error;
-  const fs::path path = fs::is_directory(from, error) ? from / kModelFile : from;
-  const std::string content = value_or_throw(read_whole(path));
-  const Safetensors file = value_in(parse_safetensors(content), path);
-  return value_in(parameter_values(file, program, prefix_in(file)), path);
+  const std::string content = value_or_throw(published_weights(from));
+  const Safetensors file = value_in(parse_safetensors(content), from);
+  return value_in(parameter_values(file, program, prefix_in(file)), from);
+}
+
+namespace {
+
+// The tensors that a model is made of and that nothing takes: those of another function.
+std::vector<std::string> unused_tensors(const Safetensors& file, const Program& program,
+                                        const std::string& prefix) {
+  std::vector<std::string> unused;
+  for (const Tensor& tensor : file.tensors) {
+    const bool ours = std::ranges::any_of(program.parameters, [&](const Parameter& parameter) {
+      return tensor.name == prefix + parameter.name;
+    });
+    // Counts of steps, masks of older GPT-2s, and a tied head.
+    const bool no_weight =
+        std::ranges::any_of(std::array{"num_batches_tracked", ".attn.bias", ".attn.masked_bias"},
+                            [&](const char* end) { return tensor.name.ends_with(end); });
+    if (!ours && !no_weight && tensor.name != kHead) unused.push_back(printable(tensor.name));
+  }
+  return unused;
+}
+
+// Whether a GPT-2's head is its embedding, as ours is.
+bool is_tied(const Safetensors& file, const std::string& prefix) {
+  const auto head = std::ranges::find(file.tensors, kHead, &Tensor::name);
+  const auto embedding = std::ranges::find(file.tensors, prefix + "wte.weight", &Tensor::name);
+  if (head == file.tensors.end() || embedding == file.tensors.end()) return true;
+  const auto bytes = [&](const Tensor& tensor) {
+    return file.data.substr(tensor.offset * sizeof(float), tensor.size * sizeof(float));
+  };
+  return bytes(*head) == bytes(*embedding);
+}
+
+}  // namespace
+
+std::vector<float> load_initial_parameters(const TrainConfig& train, const Program& program,
+                                           const Notice& notice) {
+  const fs::path from = *train.init_from;
+  const std::string where = "/train/init_from: " + from.string();
+  const std::string content = value_or_throw(published_weights(from));
+  const Safetensors file = value_in(parse_safetensors(content), from);
+  const std::string prefix = prefix_in(file);
+  if (!is_tied(file, prefix))
+    throw WorkerError(kExitConfig,
+                      where + ": has a " + kHead +
+                          " of its own, and dtrun's GPT-2 computes its outputs with the embedding");
+  std::vector<float> flat(program.size);
+  initialize_parameters(program, train.seed, flat);
+  const std::vector<std::string> faults = take_parameters(file, program, prefix, flat);
+  if (faults.size() == program.parameters.size() || (!faults.empty() && !train.ignore_mismatched_sizes))
+    throw WorkerError(kExitConfig, where + ": " + join(faults, "; ") +
+                                       (faults.size() == program.parameters.size()
+                                            ? ": nothing of it fits; it is of another model"
+                                            : ": it is of another model, or for other data; to begin such "
+                                              "tensors anew, set train.ignore_mismatched_sizes"));
+  for (const std::string& fault : faults) notice(where + ": " + fault + ": it begins anew");
+  const std::vector<std::string> unused = unused_tensors(file, program, prefix);
+  if (!unused.empty())
+    notice(where + ": " + std::to_string(unused.size()) + " of its tensors are not used: " +
+           join({unused.begin(), unused.begin() + std::min<std::ptrdiff_t>(std::ssize(unused), 5)}, ", ") +
+           (unused.size() > 5 ? ", …" : ""));
+  return flat;
 }
 
 bool has_checkpoints(const fs::path& output_dir) { return !list_checkpoints(output_dir).empty(); }

@@ -42,18 +42,27 @@ std::uint64_t values_of(const Json& shape, std::uint64_t most) {
   return values;
 }
 
+// Bytes of a value, by the reference implementation's names; types of less than a byte have no files here.
+struct ValueType {
+  std::string_view name;
+  std::uint64_t bytes;
+};
+constexpr ValueType kTypes[] = {
+    {"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8},  {"I32", 4}, {"I16", 2},     {"I8", 1},
+    {"U64", 8}, {"U32", 4}, {"U16", 2}, {"U8", 1},   {"BOOL", 1}, {"C64", 8}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+
+std::string who_is(const std::string& name) { return "tensor \"" + printable(name.substr(0, 200)) + "\" "; }
+
 // REQUIRES: data_size < 2^60
-Result<Tensor> parse_tensor(const std::string& name, const Json& value, std::uint64_t data_size) {
-  const std::string who = "tensor \"" + printable(name.substr(0, 200)) + "\" ";
+Result<TypedTensor> parse_tensor(const std::string& name, const Json& value, std::uint64_t data_size) {
+  const std::string who = who_is(name);
   if (!value.is_object() || value.size() != 3 || !value.contains("dtype") || !value.contains("shape") ||
       !value.contains("data_offsets")) {
     return fault(who + "is not described by dtype, shape and data_offsets");
   }
-  // PyTorch's batch norms have a count of steps beside what this model needs.
-  const bool counts = value["dtype"] == "I64" && name.ends_with("num_batches_tracked");
-  const std::uint64_t item = counts ? sizeof(std::int64_t) : sizeof(float);
-  if (value["dtype"] != "F32" && !counts)
-    return fault(who + "has dtype " + shown(value["dtype"]) + ", wanted \"F32\"");
+  const auto* const type =
+      std::ranges::find_if(kTypes, [&](const ValueType& one) { return value["dtype"] == one.name; });
+  if (type == std::end(kTypes)) return fault(who + "has the unknown dtype " + shown(value["dtype"]));
   const Json& shape = value["shape"];
   const Json& offsets = value["data_offsets"];
   if (!shape.is_array() || shape.size() > kMaxDimensions ||
@@ -64,39 +73,42 @@ Result<Tensor> parse_tensor(const std::string& name, const Json& value, std::uin
     return fault(who + "has invalid data_offsets " + shown(offsets));
   }
   const auto begin = offsets[0].get<std::uint64_t>(), end = offsets[1].get<std::uint64_t>();
-  if (begin > end || end > data_size || begin % sizeof(float) != 0) {
+  if (begin > end || end > data_size) {
     return fault(who + "has data_offsets " + shown(offsets) + " outside of the data's " +
                  std::to_string(data_size) + " bytes: the file is truncated or damaged");
   }
   const std::uint64_t values = values_of(shape, data_size);
-  if (values * item != end - begin) {
+  if (values * type->bytes != end - begin) {
     return fault(who + "has shape " + shown(shape) + ", which does not fill its data_offsets " +
                  shown(offsets));
   }
-  return Tensor{.name = name,
-                .shape = shape.get<std::vector<std::int64_t>>(),
-                .offset = begin / sizeof(float),
-                .size = (end - begin) / sizeof(float)};
+  return TypedTensor{.name = name,
+                     .type = std::string(type->name),
+                     .shape = shape.get<std::vector<std::int64_t>>(),
+                     .begin = begin,
+                     .end = end};
 }
 
 // Checks that tensors cover the data from 0 to its end, without gap or overlap. REQUIRES: sorted by offset.
-Status check_cover(const std::vector<Tensor>& tensors, std::uint64_t data_size) {
+Status check_cover(const std::vector<TypedTensor>& tensors, std::uint64_t data_size) {
   std::uint64_t next = 0;
-  for (const Tensor& tensor : tensors) {
-    if (tensor.offset != next) {
-      return fault("tensor \"" + printable(tensor.name.substr(0, 200)) +
-                   "\" does not begin where the one before it ends");
-    }
-    next += tensor.size;
+  for (const TypedTensor& tensor : tensors) {
+    if (tensor.begin != next)
+      return fault(who_is(tensor.name) + "does not begin where the one before it ends");
+    next = tensor.end;
   }
-  if (next * sizeof(float) != data_size) {
-    return fault("its tensors take " + std::to_string(next * sizeof(float)) + " bytes, but " +
-                 std::to_string(data_size) + " follow the header: the file is truncated or damaged");
+  if (next != data_size) {
+    return fault("its tensors take " + std::to_string(next) + " bytes, but " + std::to_string(data_size) +
+                 " follow the header: the file is truncated or damaged");
   }
   return Status();
 }
 
 Result<std::string_view> header_text(std::string_view file) {
+  if (file.starts_with("version https://git-lfs"))
+    return fault("is a Git LFS pointer, not the file that it stands for: git lfs pull fetches that");
+  if (file.starts_with('<'))
+    return fault("is a page of HTML, not a safetensors file: was its download refused?");
   if (file.size() < kPrefix) return fault("file ends within the header's size: truncated");
   std::uint64_t size = 0;
   for (std::size_t i = 0; i < kPrefix; ++i) {
@@ -127,7 +139,7 @@ std::string safetensors_header(std::span<const Tensor> tensors,
   return prefix + text;
 }
 
-Result<Safetensors> parse_safetensors(std::string_view file) {
+Result<TypedSafetensors> parse_typed_safetensors(std::string_view file) {
   ASSIGN_OR_RETURN(const auto text, header_text(file));
   const auto json = parse_strict_json(text);
   if (!json.ok()) return fault("its header is not JSON: " + json.status().message());
@@ -136,7 +148,7 @@ Result<Safetensors> parse_safetensors(std::string_view file) {
   if (!json.value().repeated.empty())
     return fault("its header repeats " + printable(json.value().repeated[0]));
 
-  Safetensors result;
+  TypedSafetensors result;
   result.data = file.substr(kPrefix + text.size());
   for (const auto& [name, value] : header.items()) {
     if (name == kMetadata) {
@@ -147,8 +159,24 @@ Result<Safetensors> parse_safetensors(std::string_view file) {
     result.tensors.push_back(std::move(tensor));
   }
   // An empty tensor comes before the one that begins at its place.
-  std::ranges::sort(result.tensors, {}, [](const Tensor& t) { return std::pair(t.offset, t.size); });
+  std::ranges::sort(result.tensors, {}, [](const TypedTensor& t) { return std::pair(t.begin, t.end); });
   RETURN_IF_ERROR(check_cover(result.tensors, result.data.size()));
+  return result;
+}
+
+Result<Safetensors> parse_safetensors(std::string_view file) {
+  ASSIGN_OR_RETURN(TypedSafetensors typed, parse_typed_safetensors(file));
+  Safetensors result{.tensors = {}, .metadata = std::move(typed.metadata), .data = typed.data};
+  for (TypedTensor& tensor : typed.tensors) {
+    // PyTorch's batch norms have a count of steps beside what this model needs.
+    const bool counts = tensor.type == "I64" && tensor.name.ends_with("num_batches_tracked");
+    if (tensor.type != "F32" && !counts)
+      return fault(who_is(tensor.name) + "has dtype \"" + tensor.type + "\", wanted \"F32\"");
+    result.tensors.push_back({.name = std::move(tensor.name),
+                              .shape = std::move(tensor.shape),
+                              .offset = tensor.begin / sizeof(float),
+                              .size = (tensor.end - tensor.begin) / sizeof(float)});
+  }
   return result;
 }
 

@@ -1,4 +1,4 @@
-// The safetensors format, as far as fp32 goes: 8 bytes little-endian header size, a JSON header
+// The safetensors format: 8 bytes little-endian header size, a JSON header
 // {"name": {"dtype": "F32", "shape": […], "data_offsets": [begin, end]}, "__metadata__": {…}} padded with
 // spaces to a multiple of 8, then the tensors' bytes without gaps.
 // Functions of bytes: files are the caller's.
@@ -32,9 +32,25 @@ struct Safetensors {
 std::string safetensors_header(std::span<const Tensor> tensors,
                                const std::map<std::string, std::string>& metadata);
 
-// A batch norm's num_batches_tracked, of I64, takes the place of two floats for each of its numbers.
-// Strict: tensors must cover the data exactly, without overlap, gap or repeated name. Failures have
-// EX_NOINPUT.
+// A tensor of any type; its place in bytes of the data part.
+struct TypedTensor {
+  std::string name, type;  // "F32", "BF16", "BOOL" …
+  std::vector<std::int64_t> shape;
+  std::size_t begin = 0, end = 0;
+};
+
+struct TypedSafetensors {
+  std::vector<TypedTensor> tensors;  // by place
+  std::map<std::string, std::string> metadata;
+  std::string_view data;  // within the parsed bytes
+};
+
+// As parse_safetensors(), for the types that any program has.
+Result<TypedSafetensors> parse_typed_safetensors(std::string_view file);
+
+// The tensors of fp32. A batch norm's num_batches_tracked, of I64, takes the place of two floats for each of
+// its numbers. Strict: tensors must cover the data exactly, without overlap, gap or repeated name. Failures
+// have EX_NOINPUT.
 Result<Safetensors> parse_safetensors(std::string_view file);
 
 // Copies a tensor's values out.

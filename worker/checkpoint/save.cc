@@ -68,7 +68,8 @@ void write_files(const fs::path& directory, const Program& program, const TrainS
                                                    .config_json = state.config_json,
                                                    .evaluations = state.evaluations,
                                                    .device = state.device,
-                                                   .teacher = state.teacher});
+                                                   .teacher = state.teacher,
+                                                   .data = state.data});
   const std::string_view state_pieces[] = {state_text};
   add_file(directory, kStateFile, state_pieces, &manifest);
 

@@ -44,6 +44,19 @@ bool parse_teacher(const Json& json, TeacherFile* teacher) {
   return true;
 }
 
+// As parse_record().
+bool parse_data(const Json& json, DataIdentity* data) {
+  if (json.is_null()) return true;
+  if (!json.is_object()) return false;
+  const Json train = json.value("train", Json()), test = json.value("test", Json());
+  const Json contents = json.value("contents", Json());
+  if (!train.is_number_unsigned() || !test.is_number_unsigned() || !contents.is_string()) return false;
+  *data = {.train = train.get<std::int64_t>(),
+           .test = test.get<std::int64_t>(),
+           .contents = contents.get<std::string>()};
+  return true;
+}
+
 }  // namespace
 
 std::string to_json(const StateText& state) {
@@ -52,6 +65,9 @@ std::string to_json(const StateText& state) {
   if (config.is_discarded() || json_text(config, 2) + "\n" != state.config_json) config = state.config_json;
   Json json = {{"format_version", kFormatVersion}, {"step", state.step}};
   if (!state.device.empty()) json["device"] = state.device;
+  if (!state.data.contents.empty())
+    json["data"] = {
+        {"train", state.data.train}, {"test", state.data.test}, {"contents", state.data.contents}};
   if (!state.teacher.sha256.empty())
     json["teacher"] = {{"path", state.teacher.path}, {"sha256", state.teacher.sha256}};
   const EvaluationRecord& record = state.evaluations;
@@ -86,6 +102,7 @@ Result<StateText> parse_state(std::string_view text) {
   const Json device = json.value("device", Json(""));
   if (!device.is_string()) return malformed;
   state.device = device.get<std::string>();
+  if (!parse_data(json.value("data", Json()), &state.data)) return malformed;
   if (!parse_teacher(json.value("teacher", Json()), &state.teacher)) return malformed;
   if (!parse_record(json.value("evaluations", Json()), &state.evaluations)) return malformed;
   return state;

@@ -15,14 +15,22 @@ struct TeacherFile {
   std::string path, sha256;  // both empty: there is no teacher
 };
 
-// {"format_version", "step", "device", "teacher", "evaluations", "config"}; "teacher" and "evaluations" are
-// missing if there were none.
+// What tells the data of one run from that of another. Empty contents: an older dtrun did not write it.
+struct DataIdentity {
+  std::int64_t train = 0, test = 0;  // samples
+  std::string contents = {};         // a hash of both
+  bool operator==(const DataIdentity&) const = default;
+};
+
+// {"format_version", "step", "device", "data", "teacher", "evaluations", "config"}; "teacher" and
+// "evaluations" are missing if there were none.
 struct StateText {
   std::int64_t step = 0;
   std::string config_json;
   EvaluationRecord evaluations = {};
   std::string device = {};
   TeacherFile teacher = {};
+  DataIdentity data = {};
 };
 std::string to_json(const StateText& state);
 Result<StateText> parse_state(std::string_view text);  // EX_NOINPUT

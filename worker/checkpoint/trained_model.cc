@@ -60,4 +60,42 @@ Status check_teacher(const TrainConfig& train, const SampleSpec& sample) try {
   return Status(error.exit_code(), error.what());
 }
 
+Status check_init(const JobConfig& config) try {
+  if (!config.train.init_from) return {};
+  const fs::path from = *config.train.init_from;
+  const std::string key = "/train/init_from: ";
+  std::error_code ignored;
+  if (!fs::exists(from, ignored))
+    return Status(kExitNoInput, key + from.string() +
+                                    " is not there: name a model.safetensors, or a directory that has one on "
+                                    "this machine; models of the hub are fetched with `hf download`");
+  const fs::path model = fs::is_directory(from, ignored) ? from / "model.safetensors" : from;
+  const bool in_run =
+      fs::weakly_canonical(model, ignored).parent_path().parent_path().filename() == "checkpoints";
+  const fs::path file = (in_run ? run_directory_of(model) : model.parent_path()) / "config.json";
+  const Result<std::string> text = read_text(file);
+  // Of other programs' configs, and without one, the tensors' shapes must tell.
+  if (!text.ok()) return {};
+  const ConfigFile found{.path = file, .text = text.value()};
+  const ModelConfig& ours = config.model;
+  if (is_hub(found) ? ours.type != ModelType::kGpt2 : found.text.find("\"output_dir\"") == std::string::npos)
+    return {};
+  const ModelConfig theirs = model_of(found);
+  const auto differs = [&](const std::string& what, const std::string& there, const std::string& here) {
+    return Status(kExitConfig, key + file.string() + ": its " + what + " is " + there +
+                                   ", and that of the model to train " + here);
+  };
+  if (theirs.type != ours.type)
+    return Status(kExitConfig, key + file.string() + " is the config of another type of model");
+  if (ours.type != ModelType::kGpt2) return {};
+  for (const auto& [name, field] : {std::pair{"n_head", &ModelConfig::n_head},
+                                    {"n_layer", &ModelConfig::n_layer},
+                                    {"n_embd", &ModelConfig::n_embd}})
+    if (theirs.*field != ours.*field)
+      return differs(name, std::to_string(theirs.*field), std::to_string(ours.*field));
+  return {};
+} catch (const WorkerError& error) {
+  return Status(error.exit_code(), std::string("/train/init_from: ") + error.what());
+}
+
 }  // namespace dtrun::worker

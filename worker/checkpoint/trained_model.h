@@ -31,4 +31,9 @@ FoundTeacher find_teacher(const TrainConfig& train, const SampleSpec& sample);
 // The same as a Status; OK without a teacher.
 Status check_teacher(const TrainConfig& train, const SampleSpec& sample);
 
+// Whether train.init_from is there, and its config.json, if it has one, describes the function that the job's
+// model computes: tensors of the same shapes may be those of another (n_head, activation_function). OK
+// without an init_from. EX_NOINPUT, EX_CONFIG.
+Status check_init(const JobConfig& config);
+
 }  // namespace dtrun::worker

@@ -73,6 +73,17 @@ void check_shape_of_samples(const std::vector<int>& shape, Faults* faults) {
   }
 }
 
+void check_images(const DataConfig& data, Faults* faults) {
+  if (data.image_size.size() != 2)
+    return faults->add("/data/image_size", "has " + std::to_string(data.image_size.size()) +
+                                               " numbers, wanted 2: height and width");
+  const int longer = std::max(data.image_size[0], data.image_size[1]);
+  if (data.resize > 0 && data.resize < longer)
+    faults->add("/data/resize", std::to_string(data.resize) + " is smaller than image_size (allowed: " +
+                                    std::to_string(longer) + " or more, or 0)");
+  if (data.channels == 2) faults->add("/data/channels", "2 is not known (allowed: 1 or 3)");
+}
+
 // The conditions of transformers, which ensure that each model that may turn out the best has a checkpoint.
 void check_best_model(const TrainConfig& train, Faults* faults) {
   for (const char* name : {"eval_strategy", "save_strategy", "eval_steps", "save_steps"})
@@ -205,9 +216,13 @@ void check_together(const JobConfig& config, Faults* faults) {
   else if (train.nesterov && !faults->at("/train/momentum") && train.momentum == 0)
     faults->add("/train/nesterov", "needs a momentum, which is 0");
   check_distillation(train, faults);
+  if (train.ignore_mismatched_sizes && !train.init_from && !faults->at("/train/init_from"))
+    faults->add("/train/ignore_mismatched_sizes", "true has no effect without init_from");
   check_batch_norm_group(config, batches_known && train.global_batch_size % train.micro_batch_size == 0,
                          faults);
   if (!faults->at("/data/shape")) check_shape_of_samples(config.data.shape, faults);
+  const bool images_known = !faults->at("/data/image_size") && !faults->at("/data/resize");
+  if (config.data.type == DataType::kImageFolder && images_known) check_images(config.data, faults);
 }
 
 std::string too_few_samples(const TrainConfig& train, std::int64_t samples) {

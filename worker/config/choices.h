@@ -51,9 +51,19 @@ enum class DataType : std::uint8_t {
   kCsv,
   kCifar10,
   kCifar100,
+  kImageFolder,
   kSynthetic
 };
-DTRUN_NAMES(DataType, "fashion_mnist", "idx", "tokens", "text", "csv", "cifar10", "cifar100", "synthetic");
+DTRUN_NAMES(DataType, "fashion_mnist", "idx", "tokens", "text", "csv", "cifar10", "cifar100", "image_folder",
+            "synthetic");
+
+// Between the fields of a table.
+enum class Delimiter : std::uint8_t { kComma, kSemicolon, kTab, kBar };
+DTRUN_NAMES(Delimiter, ",", ";", "tab", "|");
+
+// Whether a table's first line has names.
+enum class HeaderLine : std::uint8_t { kAuto, kYes, kNo };
+DTRUN_NAMES(HeaderLine, "auto", "yes", "no");
 
 // llama.cpp's types of weights (worker/quantize/blocks.h).
 enum class Quantization : std::uint8_t { kQ8_0, kQ4_0 };

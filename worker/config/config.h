@@ -45,15 +45,20 @@ struct DataConfig {
   std::optional<std::string> tokenizer = {};  // tokens, text: a file or directory
   int sequence_length = 1024;                 // tokens, text: of a sample
   int vocab_size = 50257;                     // tokens
-  double test_fraction = 0.1;                 // text, synthetic; tokens or csv in one file
+  double test_fraction = 0.1;                 // text, synthetic; tokens, csv, image_folder without a split
   int classes = 10;                           // idx, csv, synthetic
-  double mean = 0, std = 1;                   // idx: of values in 0..1
+  std::vector<double> mean{0}, std{1};        // idx, image_folder: of values in 0..1; one, or of each channel
+  std::vector<int> image_size{224, 224};      // image_folder: height and width
+  int channels = 3;                           // image_folder: 3, or 1 for grey
+  int resize = 0;                             // image_folder: the shorter side before the crop; 0: as it fits
   int random_crop_padding = 0;                // images: of RandomCrop; 0: none
   double random_horizontal_flip = 0;          // images: probability
   std::string label_column = "label";         // csv: name, or number from 1
+  Delimiter delimiter = Delimiter::kComma;    // csv
+  HeaderLine header = HeaderLine::kAuto;      // csv
   std::int64_t samples = 10000;               // synthetic: of both splits
   std::vector<int> shape{1, 28, 28};          // synthetic: channels, height, width
-  std::uint64_t seed = 42;                    // synthetic
+  std::uint64_t seed = 42;                    // synthetic, image_folder
 };
 
 // Arguments of the learning-rate schedules: each type has its own, and its own defaults for arguments that
@@ -110,6 +115,7 @@ struct TrainConfig {
   DivergenceAction on_divergence = DivergenceAction::kStop;
   std::int64_t verify_sync_steps = 0;  // 0: never
   bool allow_mixed_devices = false;    // ranks may differ in the last bits of their results
+  bool allow_other_data = false;       // a checkpoint may be of a run with another number of samples
   int local_replicas = 1;              // divides the microbatches of a step
   std::int64_t sync_every = 32;        // steps between syncs of several local replicas
   double outer_learning_rate = 1, outer_momentum = 0;
@@ -126,6 +132,7 @@ struct TrainConfig {
   int early_stopping_patience = 0;        // evaluations without improvement; 0: any number
   ResumeFrom resume_from_checkpoint;
   std::optional<std::string> init_from;        // initial parameters: a directory or a file
+  bool ignore_mismatched_sizes = false;        // tensors of init_from that do not fit begin anew
   std::optional<Quantization> quantize_aware;  // matrix products read weights that were rounded to these
   // Knowledge distillation: the teacher's run, or a checkpoint of it.
   std::optional<std::string> distill_from;
@@ -167,10 +174,11 @@ struct JobConfig {
 inline constexpr std::size_t kLargestConfig = std::size_t{1} << 20;  // bytes
 
 // Parses and checks `text`, after applying `overrides` ("train.max_steps=10"; the value is JSON, or a string
-// where it does not parse as JSON). A failure has EX_CONFIG and gives `source`, the JSON pointer, the value
-// found, the allowed values, and the nearest name for an unknown key. All faults are listed, one a line.
+// where it does not parse as JSON). In paths "~/" is `home`; the canonical text has the home itself. A
+// failure has EX_CONFIG and gives `source`, the JSON pointer, the value found, the allowed values, and the
+// nearest name for an unknown key. All faults are listed, one a line.
 Result<JobConfig> parse_config(std::string_view text, const std::string& source,
-                               std::span<const std::string> overrides);
+                               std::span<const std::string> overrides, const char* home = nullptr);
 
 // Canonical text: all keys in a fixed order, defaults filled in, no `launch`. Equal configs give equal text;
 // parse_config reads it back.

@@ -164,6 +164,17 @@ struct Assign {
     }
     return "";
   }
+  // One number, or a list of some.
+  std::string operator()(std::vector<double>* field) const {
+    std::vector<double> numbers;
+    for (const Json& element : value.is_array() ? value : Json::array({value})) {
+      std::string fault = Assign{element, expected}(&numbers.emplace_back());
+      if (!fault.empty()) return fault;
+    }
+    if (numbers.empty()) return "is empty" + expected.note;
+    *field = std::move(numbers);
+    return "";
+  }
   std::string operator()(bool* field) const {
     if (!value.is_boolean()) return wrong_type(value, "a boolean", expected);
     *field = value.get<bool>();
@@ -184,6 +195,9 @@ struct ToJson {
   template <typename T>
   Json operator()(const std::optional<T>* field) const {
     return *field ? Json(**field) : Json();
+  }
+  Json operator()(const std::vector<double>* field) const {
+    return field->size() == 1 ? Json(field->front()) : Json(*field);
   }
   Json operator()(const std::vector<Layer>* field) const { return json_of(std::span(*field)); }
 };
@@ -257,6 +271,12 @@ struct Describe {
     add_range(rule.range, &element);
     (*schema)["items"] = element;
     if (!field->empty()) (*schema)["default"] = *field;
+  }
+  void operator()(const std::vector<double>* field) const {
+    Json one = {{"type", "number"}};
+    add_range(rule.range, &one);
+    (*schema)["anyOf"] = Json::array({one, Json{{"type", "array"}, {"items", one}, {"minItems", 1}}});
+    (*schema)["default"] = ToJson()(field);
   }
   void operator()(const std::vector<Layer>*) const { *schema = layers_schema(); }
   template <typename Integer>

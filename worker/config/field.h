@@ -18,10 +18,10 @@
 namespace dtrun::worker {
 
 // Optional fields that are not given are left out of the canonical text.
-using FieldRef =
-    std::variant<std::string*, std::optional<std::string>*, int*, std::optional<int>*, std::int64_t*,
-                 std::optional<std::int64_t>*, std::uint64_t*, double*, std::optional<double>*, bool*,
-                 std::optional<bool>*, std::vector<int>*, std::vector<Layer>*, ChoiceRef, ResumeFrom*>;
+using FieldRef = std::variant<std::string*, std::optional<std::string>*, int*, std::optional<int>*,
+                              std::int64_t*, std::optional<std::int64_t>*, std::uint64_t*, double*,
+                              std::optional<double>*, bool*, std::optional<bool>*, std::vector<int>*,
+                              std::vector<double>*, std::vector<Layer>*, ChoiceRef, ResumeFrom*>;
 
 template <typename Field>
 FieldRef field_ref(Field* field) {

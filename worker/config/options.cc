@@ -1,6 +1,6 @@
 #include "worker/config/options.h"
 
-#include <algorithm>
+#include "worker/config/launch_spellings.h"
 
 namespace dtrun::worker {
 
@@ -38,43 +38,15 @@ constexpr Bounds kOneOrMore{.min = 1, .max = kMaxSteps};
 constexpr Bounds kZeroOrMore{.min = 0, .max = kMaxSteps};
 constexpr Bounds kFraction{.min = 0, .max = 1, .max_open = true};
 
-bool is_count(std::string_view text) {
-  return !text.empty() && text.size() <= 6 && text[0] != '0' &&
-         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
-bool is_nproc(std::string_view text) {
-  return is_count(text) || text == "auto" || text == "cpu" || text == "gpu";
-}
-
-bool is_lanes(std::string_view text) { return is_count(text) || text == "auto"; }
-
-int number(std::string_view count) {
-  int value = 0;
-  for (char digit : count) value = 10 * value + (digit - '0');
-  return value;
-}
-
-bool is_node_range(std::string_view text) {
-  const std::size_t colon = text.find(':');
-  if (colon == std::string_view::npos) return is_count(text);
-  const std::string_view min = text.substr(0, colon), max = text.substr(colon + 1);
-  return is_count(min) && is_count(max) && number(min) <= number(max);
-}
-
-constexpr Spelling kNproc{is_nproc, R"(a number of workers, "auto", "cpu" or "gpu")",
-                          "^([1-9][0-9]{0,5}|auto|cpu|gpu)$"};
-constexpr Spelling kLanes{is_lanes, R"(a number of lanes or "auto")", "^([1-9][0-9]{0,5}|auto)$"};
-constexpr Spelling kNodes{is_node_range, R"(a number of nodes, or "MIN:MAX" such as "1:4")",
-                          "^[1-9][0-9]{0,5}(:[1-9][0-9]{0,5})?$"};
-
 const std::vector<Option>& table() {
   static const std::vector<Option> options = {
       {.pointer = "/output_dir",
        .field = top<&JobConfig::output_dir>,
        .description = "Directory for checkpoints, metrics and the final model; created if it is missing. "
-                      "Relative paths are relative to the working directory.",
-       .required = true},
+                      "Relative paths are relative to the working directory; ~/ is the home, here and in "
+                      "other paths.",
+       .required = true,
+       .is_path = true},
       {.pointer = "/device",
        .field = top<&JobConfig::device>,
        .description = "Device of the workers. cuda: a GPU for each worker of a node, or the job is refused. "
@@ -95,8 +67,8 @@ const std::vector<Option>& table() {
        .of = {"layers"}},
       {.pointer = "/model/channels",
        .field = in<kModel, &ModelConfig::channels>,
-       .description = "Output channels of each convolution; one convolution per entry, each followed by ReLU "
-                      "and a max-pool of 2, which drops an odd row or column.",
+       .description = "Output channels of each convolution; one convolution per entry, each followed by "
+                      "ReLU and a max-pool of 2, which drops an odd row or column.",
        .of = {"convnet"},
        .range = {.min = 1, .max = kMaxChannels}},
       {.pointer = "/model/kernel_size",
@@ -106,16 +78,16 @@ const std::vector<Option>& table() {
        .range = {.min = 1, .max = 31}},
       {.pointer = "/model/depths",
        .field = in<kModel, &ModelConfig::depths>,
-       .description =
-           "Blocks of each stage. The default is ResNet-18; [3, 4, 6, 3] is ResNet-34. From the second "
-           "stage on each has twice the channels and half the height and width of the one before.",
+       .description = "Blocks of each stage. The default is ResNet-18; [3, 4, 6, 3] is ResNet-34. From the "
+                      "second stage on each has twice the channels and half the height and width of the one "
+                      "before.",
        .of = {"resnet"},
        .range = {.min = 1, .max = 100}},
       {.pointer = "/model/layer_type",
        .field = in<kModel, &ModelConfig::layer_type>,
-       .description =
-           "The blocks. basic: two convolutions of 3x3. bottleneck: 1x1, 3x3 and 1x1 to four times the "
-           "channels; with depths [3, 4, 6, 3] it is ResNet-50, with [3, 4, 23, 3] ResNet-101.",
+       .description = "The blocks. basic: two convolutions of 3x3. bottleneck: 1x1, 3x3 and 1x1 to four "
+                      "times the channels; with depths [3, 4, 6, 3] it is ResNet-50, with [3, 4, 23, 3] "
+                      "ResNet-101.",
        .of = {"resnet"}},
       {.pointer = "/model/embedding_size",
        .field = in<kModel, &ModelConfig::embedding_size>,
@@ -124,9 +96,8 @@ const std::vector<Option>& table() {
        .range = {.min = 1, .max = kMaxChannels}},
       {.pointer = "/model/stem",
        .field = in<kModel, &ModelConfig::stem>,
-       .description =
-           "What comes before the blocks. imagenet: a convolution of 7x7 with stride 2 and a max-pool, for "
-           "images of 224x224. cifar: a convolution of 3x3, for 32x32.",
+       .description = "What comes before the blocks. imagenet: a convolution of 7x7 with stride 2 and a "
+                      "max-pool, for images of 224x224. cifar: a convolution of 3x3, for 32x32.",
        .of = {"resnet"}},
       {.pointer = "/model/hidden_sizes",
        .field = in<kModel, &ModelConfig::hidden_sizes>,
@@ -165,31 +136,31 @@ const std::vector<Option>& table() {
        .range = {.min = 0, .max = 10 * kMaxWidth}},
       {.pointer = "/model/dropout",
        .field = in<kModel, &ModelConfig::dropout>,
-       .description =
-           "Dropout probability in training: of each hidden layer (mlp); of the embeddings and the "
-           "residual branches (gpt2). Not of attention weights.",
+       .description = "Dropout probability in training: of each hidden layer (mlp); of the embeddings and "
+                      "the residual branches (gpt2). Not of attention weights.",
        .of = {"mlp", "gpt2"},
        .range = kFraction},
       {.pointer = "/model/gradient_checkpointing",
        .field = in<kModel, &ModelConfig::gradient_checkpointing>,
-       .description = "Recompute the values within a block in backward instead of keeping them: less memory, "
-                      "a third more work, the same bits.",
+       .description = "Recompute the values within a block in backward instead of keeping them: less "
+                      "memory, a third more work, the same bits.",
        .of = {"gpt2"}},
 
       {.pointer = "/data/type",
        .field = in<kData, &DataConfig::type>,
-       .description = "Kind of data set. fashion_mnist: four IDX files, gzipped or not. idx: any data set in "
-                      "such files. cifar10, cifar100: their binary versions. tokens: .bin files of 16-bit "
-                      "tokens, as dtrun prepare, llm.c and nanoGPT "
-                      "write them. text: any files, one token per byte, or encoded by a tokenizer. csv: "
-                      "tables of numbers. synthetic: no files, random samples that can be learned. "
-                      "docs/data.md describes each.",
+       .description = "Kind of data set. fashion_mnist: four IDX files, gzipped or not. idx: any data set "
+                      "in such files. cifar10, cifar100: their binary versions. image_folder: PNGs and "
+                      "JPEGs in a folder for each class. tokens: .bin files of 16-bit tokens, as dtrun "
+                      "prepare, llm.c and nanoGPT write them. text: any files, one token per byte, or "
+                      "encoded by a tokenizer. csv: tables of numbers. synthetic: no files, random samples "
+                      "that can be learned. docs/data.md describes each.",
        .required = true},
       {.pointer = "/data/path",
        .field = in<kData, &DataConfig::path>,
        .description = "Directory with the data set's files; for some types, one file.",
        .required = true,
-       .of = {"fashion_mnist", "idx", "cifar10", "cifar100", "tokens", "text", "csv"}},
+       .of = {"fashion_mnist", "idx", "cifar10", "cifar100", "image_folder", "tokens", "text", "csv"},
+       .is_path = true},
       {.pointer = "/data/files",
        .field = in<kData, &DataConfig::files>,
        .description = "Shell pattern for the names of the files of a directory to read.",
@@ -198,9 +169,10 @@ const std::vector<Option>& table() {
        .field = in<kData, &DataConfig::tokenizer>,
        .description = "A byte-level BPE: Hugging Face's tokenizer.json, GPT-2's vocab.json with merges.txt "
                       "beside it, or a directory with either. For text: encodes it and sets the vocabulary "
-                      "size; without one each byte is a token. For tokens: the one that made them, for dtrun "
-                      "sample and export; by default the one beside the files, if any.",
-       .of = {"tokens", "text"}},
+                      "size; without one each byte is a token. For tokens: the one that made them, for "
+                      "dtrun sample and export; by default the one beside the files, if any.",
+       .of = {"tokens", "text"},
+       .is_path = true},
       {.pointer = "/data/sequence_length",
        .field = in<kData, &DataConfig::sequence_length>,
        .description = "Tokens per sample; the target of each is the next one.",
@@ -214,8 +186,9 @@ const std::vector<Option>& table() {
       {.pointer = "/data/test_fraction",
        .field = in<kData, &DataConfig::test_fraction>,
        .description = "Fraction of the data, at its end, used for the test. For tokens and csv only if "
-                      "data.path is one file: else the files' names tell.",
-       .of = {"tokens", "text", "csv", "synthetic"},
+                      "data.path is one file: else the files' names tell. For image_folder only without a "
+                      "folder val: data.seed draws which images.",
+       .of = {"tokens", "text", "csv", "image_folder", "synthetic"},
        .range = {.min = 0, .max = 1, .min_open = true, .max_open = true}},
       {.pointer = "/data/classes",
        .field = in<kData, &DataConfig::classes>,
@@ -224,32 +197,57 @@ const std::vector<Option>& table() {
        .range = {.min = 2, .max = kMaxWidth}},
       {.pointer = "/data/mean",
        .field = in<kData, &DataConfig::mean>,
-       .description = "Mean subtracted from each byte's value, scaled to 0..1, before division by std.",
-       .of = {"idx"},
+       .description = "Mean subtracted from each byte's value, scaled to 0..1, before division by std. One "
+                      "number, or a list of one for each channel.",
+       .of = {"idx", "image_folder"},
        .range = {.min = -1e6, .max = 1e6}},
       {.pointer = "/data/std",
        .field = in<kData, &DataConfig::std>,
-       .description = "Divisor of each value less the mean.",
-       .of = {"idx"},
+       .description = "Divisor of each value less the mean: a number or a list, as mean.",
+       .of = {"idx", "image_folder"},
        .range = {.min = 1e-6, .max = 1e6}},
+      {.pointer = "/data/image_size",
+       .field = in<kData, &DataConfig::image_size>,
+       .description = "Height and width of a sample, cut out of the middle of the resized image.",
+       .of = {"image_folder"},
+       .range = {.min = 1, .max = 4096}},
+      {.pointer = "/data/channels",
+       .field = in<kData, &DataConfig::channels>,
+       .description = "3: red, green and blue. 1: grey.",
+       .of = {"image_folder"},
+       .range = {.min = 1, .max = 3}},
+      {.pointer = "/data/resize",
+       .field = in<kData, &DataConfig::resize>,
+       .description = "Each image is resized so that its shorter side has so many pixels, as by "
+                      "torchvision's Resize. 0: so that it just covers image_size.",
+       .of = {"image_folder"},
+       .range = {.min = 0, .max = 16384}},
       {.pointer = "/data/random_crop_padding",
        .field = in<kData, &DataConfig::random_crop_padding>,
-       .description =
-           "In training, each image is cut at random from itself with so many black pixels around, "
-           "as by torchvision's RandomCrop; anew in each epoch. 0: never.",
-       .of = {"fashion_mnist", "idx", "cifar10", "cifar100", "synthetic"},
+       .description = "In training, each image is cut at random from itself with so many black pixels "
+                      "around, as by torchvision's RandomCrop; anew in each epoch. 0: never.",
+       .of = {"fashion_mnist", "idx", "cifar10", "cifar100", "image_folder", "synthetic"},
        .range = {.min = 0, .max = 1000}},
       {.pointer = "/data/random_horizontal_flip",
        .field = in<kData, &DataConfig::random_horizontal_flip>,
        .description = "Probability with which an image is mirrored in training, as by torchvision's "
                       "RandomHorizontalFlip.",
-       .of = {"fashion_mnist", "idx", "cifar10", "cifar100", "synthetic"},
+       .of = {"fashion_mnist", "idx", "cifar10", "cifar100", "image_folder", "synthetic"},
        .range = {.min = 0, .max = 1}},
       {.pointer = "/data/label_column",
        .field = in<kData, &DataConfig::label_column>,
        .description = "Column with the label: its name in the header, or its number from 1.",
        .of = {"csv"},
        .integer_too = true},
+      {.pointer = "/data/delimiter",
+       .field = in<kData, &DataConfig::delimiter>,
+       .description = "The character between the fields of a line.",
+       .of = {"csv"}},
+      {.pointer = "/data/header",
+       .field = in<kData, &DataConfig::header>,
+       .description = "Whether the first line has the columns' names. auto: if label_column is one of them, "
+                      "or none is a number.",
+       .of = {"csv"}},
       {.pointer = "/data/samples",
        .field = in<kData, &DataConfig::samples>,
        .description = "Samples to generate, for training and test.",
@@ -262,8 +260,8 @@ const std::vector<Option>& table() {
        .range = {.min = 1, .max = 4096}},
       {.pointer = "/data/seed",
        .field = in<kData, &DataConfig::seed>,
-       .description = "Seed of the samples.",
-       .of = {"synthetic"},
+       .description = "Seed of the samples, or of which images are for the test.",
+       .of = {"image_folder", "synthetic"},
        .range = {.min = 0}},
 
       {.pointer = "/train/num_train_epochs",
@@ -284,10 +282,9 @@ const std::vector<Option>& table() {
        .range = {.min = 1, .max = kMaxBatch}},
       {.pointer = "/train/batch_norm_group",
        .field = in<kTrain, &TrainConfig::batch_norm_group>,
-       .description =
-           "Microbatches that batch norms normalise together: 1, another power of two that divides "
-           "those of a step, or 0, all, which is PyTorch's SyncBatchNorm. With more than 1 they go in "
-           "lock step, and a worker needs the memory for all of its microbatches.",
+       .description = "Microbatches that batch norms normalise together: 1, another power of two that "
+                      "divides those of a step, or 0, all, which is PyTorch's SyncBatchNorm. With more than "
+                      "1 they go in lock step, and a worker needs the memory for all of its microbatches.",
        .range = {.min = 0, .max = kMaxBatch}},
       {.pointer = "/train/dataloader_drop_last",
        .field = in<kTrain, &TrainConfig::dataloader_drop_last>,
@@ -344,8 +341,8 @@ const std::vector<Option>& table() {
        .range = kZeroOrMore},
       {.pointer = "/train/warmup_ratio",
        .field = in<kTrain, &TrainConfig::warmup_ratio>,
-       .description = "If warmup_steps is 0: warm-up as a fraction of the run's steps, rounded up to a whole "
-                      "step.",
+       .description = "If warmup_steps is 0: warm-up as a fraction of the run's steps, rounded up to a "
+                      "whole step.",
        .range = {.min = 0, .max = 1}},
       {.pointer = "/train/bf16",
        .field = in<kTrain, &TrainConfig::bf16>,
@@ -357,13 +354,10 @@ const std::vector<Option>& table() {
        .range = {.min = 0}},
       {.pointer = "/train/local_replicas",
        .field = in<kTrain, &TrainConfig::local_replicas>,
-       .description =
-           "Replicas of the model that train on their own, each on its part of every step's microbatches, "
-           "and "
-           "meet every sync_every steps: local SGD, or DiLoCo with outer_momentum, for slow networks. They "
-           "are "
-           "part of the result as microbatches are, whatever number of workers computes them. 1: plain data "
-           "parallelism.",
+       .description = "Replicas of the model that train on their own, each on its part of every step's "
+                      "microbatches, and meet every sync_every steps: local SGD, or DiLoCo with "
+                      "outer_momentum, for slow networks. They are part of the result as microbatches are, "
+                      "whatever number of workers computes them. 1: plain data parallelism.",
        .range = {.min = 1, .max = 1024}},
       {.pointer = "/train/sync_every",
        .field = in<kTrain, &TrainConfig::sync_every>,
@@ -385,6 +379,11 @@ const std::vector<Option>& table() {
            "Allow workers whose results differ in the last bits, as on other kinds of processor or "
            "with other versions of oneDNN or NVIDIA's libraries: the result then depends on which "
            "worker computed what. Else such a node is turned away."},
+      {.pointer = "/train/allow_other_data",
+       .field = in<kTrain, &TrainConfig::allow_other_data>,
+       .description =
+           "Resume also from a checkpoint of a run on another number of training samples: its steps were "
+           "then of other epochs and samples. Else it is refused; other contents are only told."},
       {.pointer = "/train/on_divergence",
        .field = in<kTrain, &TrainConfig::on_divergence>,
        .description =
@@ -402,8 +401,7 @@ const std::vector<Option>& table() {
       {.pointer = "/train/report_to",
        .field = in<kTrain, &TrainConfig::report_to>,
        .description = "tensorboard: metrics go to event files in output_dir/runs too, which `tensorboard "
-                      "--logdir` shows. "
-                      "metrics.jsonl is written in any case.",
+                      "--logdir` shows. metrics.jsonl is written in any case.",
        .list_too = true},
       {.pointer = "/train/eval_steps",
        .field = in<kTrain, &TrainConfig::eval_steps>,
@@ -445,7 +443,13 @@ const std::vector<Option>& table() {
        .field = in<kTrain, &TrainConfig::init_from>,
        .description = "Initial parameters, instead of random ones: a model.safetensors, or a directory with "
                       "one, such as an output_dir, a checkpoint, or a GPT-2 from Hugging Face. Ignored by a "
-                      "run that resumes from a checkpoint of its own."},
+                      "run that resumes from a checkpoint of its own.",
+       .is_path = true},
+      {.pointer = "/train/ignore_mismatched_sizes",
+       .field = in<kTrain, &TrainConfig::ignore_mismatched_sizes>,
+       .description =
+           "Parameters of which init_from has no tensor of the same shape begin with random values, "
+           "as the last layer does where classes are others; each is told. Else it is refused."},
       {.pointer = "/train/quantize_aware",
        .field = in<kTrain, &TrainConfig::quantize_aware>,
        .description = "Train for an export with --quantize of this type: linear layers and convolutions "
@@ -458,7 +462,8 @@ const std::vector<Option>& table() {
                       "a GPT-2 from Hugging Face, on every node. The loss becomes distill_alpha * "
                       "distill_temperature^2 * KL(teacher || "
                       "model), of outputs divided by distill_temperature, + (1 - distill_alpha) * "
-                      "cross-entropy; that of evaluations stays cross-entropy."},
+                      "cross-entropy; that of evaluations stays cross-entropy.",
+       .is_path = true},
       {.pointer = "/train/distill_temperature",
        .field = in<kTrain, &TrainConfig::distill_temperature>,
        .description = "A higher temperature shows more of what the teacher holds to be nearly right.",
@@ -472,7 +477,8 @@ const std::vector<Option>& table() {
        .description =
            "auto (or true): resume from the newest good checkpoint in output_dir. none (or false): "
            "start anew; refused if output_dir already holds a model or checkpoints, so that none "
-           "is overwritten. Anything else: a checkpoint's directory."},
+           "is overwritten. Anything else: a checkpoint's directory.",
+       .is_path = true},
 
       {.pointer = "/train/lr_scheduler_kwargs/num_cycles",
        .field = in_kwargs<&SchedulerKwargs::num_cycles>,
@@ -503,8 +509,8 @@ const std::vector<Option>& table() {
       {.pointer = "/train/lr_scheduler_kwargs/timescale",
        .field = in_kwargs<&SchedulerKwargs::timescale>,
        .description = "The learning rate is the peak times sqrt(timescale / steps), with steps shifted so "
-                      "that the warm-up ends at timescale; by default the warm-up's length, or 10000 without "
-                      "one.",
+                      "that the warm-up ends at timescale; by default the warm-up's length, or 10000 "
+                      "without one.",
        .of = {"inverse_sqrt"},
        .range = kOneOrMore},
       {.pointer = "/train/lr_scheduler_kwargs/num_decay_steps",
@@ -533,13 +539,12 @@ const std::vector<Option>& table() {
 
       {.pointer = "/recovery/in_memory_checkpoint_steps",
        .field = in<kRecovery, &RecoveryConfig::in_memory_checkpoint_steps>,
-       .description =
-           "Steps between copies of each worker's parameters and optimizer state into memory that "
-           "its agent holds, made while the next gradient is computed. If all workers die at once, "
-           "the run resumes from there and reads no checkpoint. Takes twice the memory of "
-           "parameters and optimizer state per worker, of the host even if they are on a GPU. 0: "
-           "never. With local_replicas every worker gets the state of all of them, at the first sync from "
-           "then on, and keeps it itself.",
+       .description = "Steps between copies of each worker's parameters and optimizer state into memory "
+                      "that its agent holds, made while the next gradient is computed. If all workers die "
+                      "at once, the run resumes from there and reads no checkpoint. Takes twice the memory "
+                      "of parameters and optimizer state per worker, of the host even if they are on a GPU. "
+                      "0: never. With local_replicas every worker gets the state of all of them, at the "
+                      "first sync from then on, and keeps it itself.",
        .range = kZeroOrMore},
 
       {.pointer = "/launch/nproc_per_node",
@@ -567,7 +572,8 @@ const std::vector<Option>& table() {
                       "from the newest checkpoint (checkpoint); as --recovery."},
       {.pointer = "/launch/log_dir",
        .field = in<kLaunch, &LaunchConfig::log_dir>,
-       .description = "Directory for the workers' output, as --log_dir."},
+       .description = "Directory for the workers' output, as --log_dir.",
+       .is_path = true},
   };
   return options;
 }

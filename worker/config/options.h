@@ -20,6 +20,7 @@ struct Option {
   bool required = false;
   // The types of the group (type_of) that have the option; empty: all. With other types it must not be given.
   std::vector<std::string_view> of = {};
+  bool is_path = false;      // expanded_path() takes its value
   bool integer_too = false;  // a string option that also takes an integer, spelled as a string then
   bool list_too = false;     // a choice that also takes a list of one, as transformers writes it
   Bounds range = {};         // numbers

@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "proto/core/home_path.h"
 #include "proto/core/nearest.h"
 #include "proto/core/text.h"
 #include "worker/config/check_together.h"
@@ -277,6 +278,17 @@ const Json* value_of(const Json& root, const Option& option) {
   return root.contains(pointer) ? &root.at(pointer) : nullptr;
 }
 
+void expand_path(const Option& option, const char* home, Json* root, Faults* faults) {
+  const std::string pointer(option.pointer);
+  const Json::json_pointer at(pointer);
+  if (!root->contains(at) || !root->at(at).is_string()) return;
+  auto path = expanded_path(root->at(at).get_ref<const std::string&>(), home);
+  if (path.ok())
+    root->at(at) = std::move(path).value();
+  else
+    faults->add(pointer, shown(root->at(at)) + ": " + path.status().message());
+}
+
 void assign_all(const Json& root, JobConfig* config, Faults* faults) {
   for (const Option& option : config_options()) {
     const Json* value = value_of(root, option);
@@ -301,7 +313,7 @@ void assign_all(const Json& root, JobConfig* config, Faults* faults) {
 }  // namespace
 
 Result<JobConfig> parse_config(std::string_view text, const std::string& source,
-                               std::span<const std::string> overrides) {
+                               std::span<const std::string> overrides, const char* home) {
   if (text.size() > kLargestConfig) {
     return Status(kExitConfig, source + ": too long: a job config has at most " +
                                    std::to_string(kLargestConfig) + " bytes. Is it another file?");
@@ -317,6 +329,8 @@ Result<JobConfig> parse_config(std::string_view text, const std::string& source,
   Faults faults(source);
   for (const std::string& pointer : parsed.value().repeated) faults.add(pointer, "given twice; keep one");
   for (const std::string& text_of_override : overrides) apply_override(text_of_override, &root, &faults);
+  for (const Option& option : config_options())
+    if (option.is_path) expand_path(option, home, &root, &faults);
   JobConfig config;
   assign_all(root, &config, &faults);
   check_shape(root, config, &faults);

@@ -2,6 +2,7 @@
 // that every rank decides the same, and a run that goes on after a pause decides as if it had never paused.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 namespace dtrun::worker {
@@ -21,16 +22,16 @@ struct Better {
   bool operator()(double value, double than) const { return greater ? value > than : value < than; }
 };
 
-// Adds an evaluation; one of a step that is recorded already changes nothing. NaN is never the best. An equal
-// value is no improvement.
+// Adds an evaluation; one of a step that is recorded already changes nothing. A model whose loss is not
+// finite is never the best, whatever its accuracy. An equal value is no improvement.
 inline void add_evaluation(EvaluationRecord& record, std::int64_t step, double loss, double accuracy,
                            const Better& better) {
   if (step == record.evaluated_step) return;
   record.evaluated_step = step;
   const double value = better.by_accuracy ? accuracy : loss;
   const double best = better.by_accuracy ? record.best_accuracy : record.best_loss;
-  const bool first = record.best_step < 0 && value == value;
-  if (first || better(value, best)) {
+  const bool sound = std::isfinite(loss) && value == value;
+  if (sound && (record.best_step < 0 || better(value, best))) {
     record.best_step = step, record.best_loss = loss, record.best_accuracy = accuracy;
     record.without_improvement = 0;
   } else {

@@ -1,6 +1,7 @@
 // Tables as comma-separated text: RFC 4180 (fields in double quotes, doubled quotes in them, lines that end
 // in LF or CRLF), a byte order mark at the beginning, and lines without anything, which are skipped. All
-// columns are numbers, and one of them is the label.
+// columns are numbers, and one of them is the label. A first column without a name is left out: pandas and R
+// write their index so.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "proto/core/status.h"
+#include "worker/config/choices.h"
 
 namespace dtrun::worker {
 
@@ -22,7 +24,7 @@ inline constexpr std::size_t kMostCsvColumns = std::size_t{1} << 20;
 
 class CsvReader {
  public:
-  explicit CsvReader(NextPiece next) : next_(std::move(next)) {}
+  explicit CsvReader(NextPiece next, char delimiter = ',') : next_(std::move(next)), delimiter_(delimiter) {}
 
   // Reads the next line that is not empty. False at the end. A failure says line and column.
   Result<bool> read();
@@ -43,6 +45,7 @@ class CsvReader {
   bool fail(const std::string& what);               // false
 
   NextPiece next_;
+  const char delimiter_;
   std::span<const std::uint8_t> piece_;
   Status fault_;
   std::uint64_t line_ = 0, lines_read_ = 0;
@@ -51,7 +54,9 @@ class CsvReader {
 };
 
 struct CsvTable {
-  std::size_t features = 0;          // columns without the label's
+  std::size_t features = 0;  // columns without the label's and the index
+  std::size_t label = 0;     // its column, from 1
+  bool header = false, index = false;
   std::vector<float> values;         // [rows, features]
   std::vector<std::int32_t> labels;  // [rows]
 };
@@ -59,11 +64,14 @@ struct CsvTable {
 struct CsvForm {
   std::string label_column;  // its name in the header, or its number from 1
   int classes = 0;           // labels are 0..classes-1
+  Delimiter delimiter = Delimiter::kComma;
+  HeaderLine header = HeaderLine::kAuto;
   std::size_t most_rows = SIZE_MAX;
 };
 
-// At least one row. A first line without any number is a header. Failures have EX_NOINPUT and say line,
-// column, the text found and a remedy; they do not name the file.
+// At least one row. Unless the form says it, a first line is a header if it has the label column's name or no
+// number at all, and one of consecutive numbers is refused: names as pandas makes them, or a row. Failures
+// have EX_NOINPUT and say line, column, the text found and a remedy; they do not name the file.
 Result<CsvTable> parse_csv(const NextPiece& next, const CsvForm& form);
 
 }  // namespace dtrun::worker

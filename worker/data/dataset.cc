@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <iterator>
 #include <utility>
+#include <vector>
 
+#include "worker/base/bits_hash.h"
 #include "worker/base/error.h"
+#include "worker/base/pulse.h"
 #include "worker/data/dataset_types.h"
 #include "worker/data/images/augment.h"
 #include "worker/data/node_memory.h"
@@ -27,6 +30,7 @@ constexpr DatasetType kKinds[] = {
     {.type = DataType::kCsv, .load = load_csv, .check = check_csv},
     {.type = DataType::kCifar10, .load = load_cifar, .check = check_cifar},
     {.type = DataType::kCifar100, .load = load_cifar, .check = check_cifar},
+    {.type = DataType::kImageFolder, .load = load_image_folder, .check = check_image_folder},
     {.type = DataType::kSynthetic, .load = load_synthetic, .check = check_synthetic},
 };
 static_assert(std::size(kKinds) == kNamesOf<DataType>.size());
@@ -36,6 +40,28 @@ const DatasetType& kind_of(const DataConfig& config) {
 }
 
 }  // namespace
+
+std::uint64_t hash_of_some(const Dataset& data) {
+  constexpr std::int64_t kSome = 256;
+  const SampleSpec spec = data.spec();
+  const bool tokens = spec.input == SampleSpec::Input::kTokens;
+  std::vector<float> values(tokens ? 0 : spec.shape.size());
+  std::vector<std::int32_t> integers((tokens ? spec.shape.size() : 0) +
+                                     static_cast<std::size_t>(spec.targets));
+  std::uint64_t hash = 0;
+  const std::int64_t some = std::min(kSome, data.size());
+  for (std::int64_t i = 0; i < some; ++i) {
+    const auto sample = static_cast<std::uint32_t>(some == 1 ? 0 : (data.size() - 1) * i / (some - 1));
+    data.fill(
+        {&sample, 1},
+        {.values = values.data(), .tokens = integers.data() + spec.targets, .targets = integers.data()});
+    hash = joint_hash({hash, bits_hash(values), hash_of_words(integers.size(), [&](std::size_t k) {
+                         return static_cast<std::uint32_t>(integers[k]);
+                       })});
+    Pulse::beat();
+  }
+  return hash;
+}
 
 std::string shape_text(const SampleShape& shape) {
   return std::to_string(shape.channels) + "x" + std::to_string(shape.height) + "x" +

@@ -57,7 +57,17 @@ class Dataset {
   virtual void augment(std::span<const std::uint32_t>, const EpochKey&, const SampleRows&) const {}
   // The value of a pixel of which nothing is known, around an image.
   virtual float black(int /*channel*/) const { return 0; }
+  // A hash of all samples; of files that are read in place, of their sizes and hash_of_some(). 0: the config
+  // says it all.
+  virtual std::uint64_t contents() const { return 0; }
+  // What was guessed of the files' form, for people; mostly empty.
+  virtual std::string guessed() const { return ""; }
+  // A reason to mistrust evaluations with this set; mostly empty.
+  virtual std::string doubts() const { return ""; }
 };
+
+// A hash of up to 256 samples, evenly spread: more would take long from a disk that is far away.
+std::uint64_t hash_of_some(const Dataset& data);
 
 // "1x28x28": channels, height, width.
 std::string shape_text(const SampleShape& shape);

@@ -24,6 +24,11 @@ Result<DatasetFacts> check_idx(const DataConfig& config);
 LoadedDataset load_cifar(const DataConfig& config, Split split, NodeMemory& memory);
 Result<DatasetFacts> check_cifar(const DataConfig& config);
 
+// PNGs and JPEGs in folders train/CLASS and val/CLASS, or CLASS, below data.path. Decoded on all processors,
+// once on a node. The check looks at the first image of each class.
+LoadedDataset load_image_folder(const DataConfig& config, Split split, NodeMemory& memory);
+Result<DatasetFacts> check_image_folder(const DataConfig& config);
+
 // Token files (tokens.h), read in place, so their size does not matter. data.path is a directory, whose .bin
 // files have "train", or "val" or "test", in their names; or one file, whose end is the test split. Samples
 // do not cross shards.

@@ -11,6 +11,7 @@
 #include <new>
 #include <utility>
 
+#include "worker/base/bits_hash.h"
 #include "worker/base/pulse.h"
 #include "worker/base/sha256.h"
 #include "worker/base/stop_point.h"
@@ -51,11 +52,11 @@ std::shared_ptr<void> map(int file, std::uint64_t begin, std::size_t bytes, int 
 }
 
 // Private, since older kernels do not map as shared what is sealed against writing.
-HeldBytes map_to_read(int file, std::uint64_t begin, std::size_t bytes) {
+HeldBytes map_to_read(int file, std::uint64_t begin, std::size_t bytes, std::uint64_t hash) {
   auto memory = map(file, begin, bytes, PROT_READ, MAP_PRIVATE);
   if (memory == nullptr) throw std::bad_alloc();
   const auto* const first = static_cast<const std::uint8_t*>(memory.get());
-  return {.bytes = {first, bytes}, .memory = std::move(memory)};
+  return {.bytes = {first, bytes}, .memory = std::move(memory), .hash = hash};
 }
 
 // Memory for good, so that no access fails later; null if there is none.
@@ -99,7 +100,8 @@ Result<HeldBytes> NodeMemory::bytes_of(const std::string& what,
   const std::string key = key_of(what, files);
   const auto end = table_.entry + table_.entries;
   const auto found = std::find_if(table_.entry, end, [&](const Entry& one) { return one.key_text() == key; });
-  if (part_ == Part::kTakes && found != end) return map_to_read(file_.get(), found->begin, found->bytes);
+  if (part_ == Part::kTakes && found != end)
+    return map_to_read(file_.get(), found->begin, found->bytes, found->hash);
 
   const bool shares = part_ == Part::kMakes && !key.empty() && table_.entries < std::size(table_.entry);
   const std::uint64_t begin = (end_ + kAlignment - 1) / kAlignment * kAlignment;
@@ -113,14 +115,15 @@ Result<HeldBytes> NodeMemory::bytes_of(const std::string& what,
     held = {.bytes = room, .memory = memory};
     return room;
   }));
+  held.hash = bits_hash(held.bytes);
   if (!in_file) return held;
   end_ = begin + held.bytes.size();
   // Nothing that can be written to may be left when the file is sealed.
   in_file.reset();
-  held = map_to_read(file_.get(), begin, held.bytes.size());
+  held = map_to_read(file_.get(), begin, held.bytes.size(), held.hash);
   stop_point(StopPoint::kDataMade);
   // Files that changed meanwhile may be in these bytes.
-  if (key_of(what, files) == key) table_.add(key, begin, held.bytes.size());
+  if (key_of(what, files) == key) table_.add(key, begin, held);
   return held;
 }
 

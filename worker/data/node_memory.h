@@ -20,10 +20,11 @@ namespace dtrun::worker {
 
 using Bytes = std::span<const std::uint8_t>;
 
-// Bytes, and what keeps them there.
+// Bytes, what keeps them there, and bits_hash() of those that bytes_of() gave.
 struct HeldBytes {
   Bytes bytes;
   std::shared_ptr<const void> memory;
+  std::uint64_t hash = 0;
 };
 
 // Where so many bytes are to be written; to be called once.
@@ -55,17 +56,17 @@ class NodeMemory {
  private:
   struct Entry {
     char key[64];  // data_key()
-    std::uint64_t begin, bytes;
+    std::uint64_t begin, bytes, hash;
     std::string_view key_text() const { return {key, sizeof key}; }
   };
   // The file begins with it.
   struct Table {
     std::uint64_t entries = 0;
     Entry entry[16];
-    void add(const std::string& key, std::uint64_t begin, std::uint64_t bytes) {
+    void add(const std::string& key, std::uint64_t begin, const HeldBytes& held) {
       Entry& one = entry[entries++];
       key.copy(one.key, sizeof one.key);
-      one.begin = begin, one.bytes = bytes;
+      one.begin = begin, one.bytes = held.bytes.size(), one.hash = held.hash;
     }
   };
   enum class Part : std::uint8_t { kNotAsked, kAlone, kMakes, kTakes };

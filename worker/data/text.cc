@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/base/bits_hash.h"
 #include "worker/base/error.h"
 #include "worker/base/pulse.h"
 #include "worker/data/dataset_types.h"
@@ -93,6 +94,9 @@ class Text : public Dataset {
   }
   SampleSpec spec() const override { return window_spec(length_, kByteValues); }
   std::string values() const override { return "byte"; }
+  std::uint64_t contents() const override {
+    return joint_hash({text_.end - text_.begin, hash_of_some(*this)});
+  }
 
   void fill(std::span<const std::uint32_t> samples, const SampleRows& rows) const override {
     const auto length = static_cast<std::size_t>(length_);

@@ -1,9 +1,12 @@
 #include "worker/data/text_pieces.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 
 #include "proto/core/utf8.h"
 #include "worker/base/pulse.h"
+#include "worker/data/foreign.h"
 #include "worker/data/message.h"
 #include "worker/tokenizer/parse.h"
 
@@ -25,6 +28,11 @@ bool continues_character(char byte) { return (byte & 0xc0) == 0x80; }
 }  // namespace
 
 Status no_utf8(const std::filesystem::path& path, std::uint64_t byte) {
+  std::array<std::uint8_t, 32> beginning{};
+  const auto file = InputFile::open(path);
+  const std::size_t size = file.ok() ? std::min<std::uint64_t>(file.value().size(), beginning.size()) : 0;
+  if (size > 0 && file.value().read(0, std::span(beginning).first(size)).ok())
+    if (const std::string kind = foreign_kind(beginning); !kind.empty()) return bad_input(path, kind);
   return bad_input(path,
                    "byte " + with_thousands(byte) +
                        " is no UTF-8; convert the file (iconv -t UTF-8), or leave it out if it is no text");

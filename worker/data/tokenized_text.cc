@@ -25,6 +25,7 @@ class TokenizedText : public Dataset {
  public:
   TokenizedText(HeldBytes tokens, int length, int classes)
       : memory_(std::move(tokens.memory)),
+        hash_(tokens.hash),
         tokens_(reinterpret_cast<const std::int32_t*>(tokens.bytes.data()),
                 tokens.bytes.size() / sizeof(std::int32_t)),
         length_(length),
@@ -35,6 +36,7 @@ class TokenizedText : public Dataset {
   }
   SampleSpec spec() const override { return window_spec(length_, classes_); }
   std::string values() const override { return "token"; }
+  std::uint64_t contents() const override { return hash_; }
 
   void fill(std::span<const std::uint32_t> samples, const SampleRows& rows) const override {
     std::int32_t *tokens = rows.tokens, *targets = rows.targets;
@@ -47,6 +49,7 @@ class TokenizedText : public Dataset {
 
  private:
   const std::shared_ptr<const void> memory_;
+  const std::uint64_t hash_;
   const std::span<const std::int32_t> tokens_;
   const int length_, classes_;
 };

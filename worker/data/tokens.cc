@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "proto/core/utf8.h"
+#include "worker/base/bits_hash.h"
 #include "worker/base/error.h"
 #include "worker/data/data_tokenizer.h"
 #include "worker/data/dataset_types.h"
@@ -27,6 +32,18 @@ Status no_tokens(const std::string& what) { return Status(kExitNoInput, what); }
 std::uint32_t little_endian32(std::span<const std::uint8_t> bytes, std::size_t word) {
   const std::uint8_t* at = bytes.data() + 4 * word;
   return at[0] | std::uint32_t{at[1]} << 8 | std::uint32_t{at[2]} << 16 | std::uint32_t{at[3]} << 24;
+}
+
+// Bytes of text, and words of 32 bits, that are enough to tell a file's kind by.
+constexpr std::size_t kEnoughText = 32, kEnoughWords = 16;
+
+bool is_text(std::string_view bytes) {
+  const std::optional<std::size_t> fault = invalid_utf8_at(bytes);
+  if (fault && *fault + 4 < bytes.size()) return false;  // the last character may be cut
+  return std::ranges::none_of(bytes, [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return (byte < ' ' && c != '\n' && c != '\r' && c != '\t' && c != '\f') || byte == 0x7f;
+  });
 }
 
 std::int32_t token_at(const std::uint8_t* bytes, std::size_t index) {
@@ -165,6 +182,11 @@ class Tokens : public Dataset {
   }
   SampleSpec spec() const override { return window_spec(length_, vocab_size_); }
   std::string values() const override { return "token"; }
+  std::uint64_t contents() const override {
+    std::uint64_t sizes = 0;
+    for (const Shard& shard : shards_) sizes = joint_hash({sizes, shard.layout.tokens});
+    return joint_hash({sizes, hash_of_some(*this)});
+  }
 
   void fill(std::span<const std::uint32_t> samples, const SampleRows& rows) const override {
     const auto length = static_cast<std::size_t>(length_);
@@ -226,6 +248,36 @@ Result<TokenLayout> parse_token_header(std::span<const std::uint8_t> beginning, 
   return TokenLayout{.begin = kTokenHeader, .tokens = tokens};
 }
 
+Status check_kind(std::span<const std::uint8_t> beginning) {
+  const std::string expected = ", where 16-bit tokens are expected: ";
+  const std::string_view text(reinterpret_cast<const char*>(beginning.data()), beginning.size());
+  if (text.starts_with("\x93NUMPY"))
+    return no_tokens("is a NumPy array with its header" + expected +
+                     "numpy.load(FILE).astype('<u2').tofile('train.bin') writes them");
+  if (text.size() >= kEnoughText && is_text(text))
+    return no_tokens("is text" + expected + "`dtrun prepare` makes them of it");
+  const std::size_t words = beginning.size() / 4;
+  if (words < kEnoughWords) return {};
+  std::size_t high = 0, low = 0, every_second = 0, floats = 0;
+  for (std::size_t i = 0; i < words; ++i) {
+    const std::uint32_t word = little_endian32(beginning, i);
+    high += word >> 16 != 0;
+    low += (word & 0xffff) != 0;
+    every_second += i % 2 == 0 && word != 0;
+    const auto number = std::bit_cast<float>(word);
+    floats += word == 0 || (number >= 1 && number < 0x1p24f && number == std::trunc(number));
+  }
+  // Tokens of 16 bits have small ones and zeros now and then, not in turns.
+  const std::string write_again = "write them with a type of 16 bits (numpy's '<u2')";
+  if (high == 0 && low == every_second && 8 * low > 3 * words)
+    return no_tokens("has a value of 64 bits for each token" + expected + write_again);
+  if (high == 0 && 4 * low > 3 * words)
+    return no_tokens("has a value of 32 bits for each token" + expected + write_again);
+  if (floats == words && 4 * high > 3 * words)
+    return no_tokens("has floating-point numbers" + expected + write_again);
+  return {};
+}
+
 std::string token_header(std::uint64_t tokens) {
   std::string header(kTokenHeader, '\0');
   int at = 0;
@@ -254,6 +306,9 @@ Result<DatasetFacts> check_tokens(const DataConfig& config) {
       const std::span<std::uint8_t> first =
           std::span(bytes).first(std::min<std::uint64_t>(bytes.size(), 2 * shard.layout.tokens));
       Status status = shard.read(0, first);
+      // llm.c's header says what follows it.
+      if (status.ok() && shard.layout.begin == 0)
+        if (const Status kind = check_kind(first); !kind.ok()) return kind.within(shard.file.path().string());
       if (status.ok()) status = check_tokens_of(shard, 0, first, config.vocab_size);
       if (!status.ok()) return status;
     }

@@ -22,6 +22,10 @@ inline constexpr std::size_t kTokenHeader = 256 * 4;  // bytes
 // EX_NOINPUT and do not name the file.
 Result<TokenLayout> parse_token_header(std::span<const std::uint8_t> beginning, std::uint64_t size);
 
+// Of a file without a header, whether its beginning may be tokens of 16 bits. What other programs write has
+// as many bytes, too, and trains: wider values, text. EX_NOINPUT says what it is and what to do.
+Status check_kind(std::span<const std::uint8_t> beginning);
+
 // The header of a file in the form of llm.c. REQUIRES: tokens < 2^31.
 std::string token_header(std::uint64_t tokens);
 

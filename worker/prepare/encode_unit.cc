@@ -1,7 +1,9 @@
 #include "worker/prepare/encode_unit.h"
 
+#include <algorithm>
 #include <string_view>
 
+#include "proto/core/number.h"
 #include "proto/json/json.h"
 #include "worker/config/strict_json.h"
 #include "worker/data/message.h"
@@ -31,8 +33,30 @@ struct InputLine {
   }
 };
 
+// The line with a 0 for each number that only other programs read: Python writes NaN and Infinity, others
+// numbers that no double holds.
+std::string without_numbers(std::string_view json) {
+  std::string text;
+  while (!json.empty()) {
+    std::size_t end = std::clamp<std::size_t>(json.find_first_of("\",:[]{} \t\r"), 1, json.size());
+    if (json[0] == '"') {
+      while (end < json.size() && json[end] != '"') end += json[end] == '\\' ? 2 : 1;
+      end = std::min(end + 1, json.size());
+    }
+    const std::string_view token = json.substr(0, end);
+    double number = 0;
+    const auto [behind, error] = read_number_at(token, &number, 10);
+    const bool no_double = error == std::errc::result_out_of_range && behind == token.data() + token.size();
+    const bool of_python = token == "NaN" || token == "Infinity" || token == "-Infinity";
+    text += no_double || of_python ? "0" : token;
+    json.remove_prefix(end);
+  }
+  return text;
+}
+
 Result<std::string> text_in(std::string_view json, const EncodingRules& rules, const InputLine& line) {
   auto value = parse_json(json);
+  if (!value.is_object()) value = parse_json(without_numbers(json));
   if (!value.is_object()) {
     const auto why = parse_strict_json(json);
     return line.fault(why.ok() ? "no JSON object" : "no JSON: " + why.status().message());

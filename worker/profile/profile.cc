@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <fstream>
@@ -42,7 +43,7 @@ JobConfig read_config(const std::string& path, std::span<const std::string> over
   std::ostringstream text;
   text << file.rdbuf();
   if (!file) throw WorkerError(kExitNoInput, path + ": " + std::strerror(errno));
-  return value_or_throw(parse_config(text.str(), path, overrides));
+  return value_or_throw(parse_config(text.str(), path, overrides, std::getenv("HOME")));
 }
 
 // Local replicas make the steps of plain training, each of a part of the microbatches.

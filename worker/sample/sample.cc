@@ -49,8 +49,12 @@ void write_text(const SampleRequest& request) {
   const Sampling sampling{.temperature = request.temperature, .top_k = request.top_k, .top_p = request.top_p};
   const RandomStream random(request.seed, RandomUse::kSample, 0, 0);
 
-  // A text longer than the model's context continues from its second half.
-  std::size_t taken_in = text.size() - std::min<std::size_t>(text.size(), longest - longest / 2);
+  // A model reads so many tokens at most; a text that has grown beyond them goes on from its second half.
+  std::size_t taken_in = text.size() - std::min<std::size_t>(text.size(), longest);
+  if (taken_in > 0)
+    std::fprintf(stderr,
+                 "dtrun: the prompt has %zu tokens, and the model reads %d: the first %zu are left out\n",
+                 text.size(), longest, taken_in);
   for (int i = 0; i < request.max_new_tokens; ++i) {
     if (generator.size() == longest) {
       generator.clear();

@@ -316,13 +316,16 @@ Result<TokenizerSpec> parse_vocab_and_merges(std::string_view vocab, std::string
   ASSIGN_OR_RETURN(const auto parsed, json_in(vocab));
   TokenizerSpec spec;
   ASSIGN_OR_RETURN(const auto ids, read_vocab(parsed, spec));
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (merges.starts_with(kByteOrderMark)) merges.remove_prefix(kByteOrderMark.size());
   while (!merges.empty()) {
     const std::size_t end = std::min(merges.find('\n'), merges.size());
     std::string_view line = merges.substr(0, end);
     merges.remove_prefix(std::min(end + 1, merges.size()));
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty() || line.starts_with("#version")) continue;
-    RETURN_IF_ERROR(add_merge(line, ids, spec));
+    if (const Status status = add_merge(line, ids, spec); !status.ok())
+      return status.within("in the merges.txt beside it");
   }
   if (const auto end = ids.find(kEndOfText); end != ids.end())
     spec.added.push_back({.content = kEndOfText, .id = end->second, .special = true, .normalized = false});

@@ -1,5 +1,5 @@
-// Checks that all replicas have the same parameters: broken memory or a broken processor of one rank would
-// otherwise go unnoticed, since no rank ever sees another's parameters.
+// Checks that all replicas have the same data, devices and parameters: other files on a node, broken memory
+// or a broken processor of one rank would otherwise go unnoticed, since no rank ever sees another's.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,8 @@
 
 #include "worker/collective/process_group.h"
 #include "worker/model/program.h"
+#include "worker/trainer/recovery/replica.h"
+#include "worker/trainer/recovery/resume.h"
 
 namespace dtrun::worker {
 
@@ -16,6 +18,11 @@ namespace dtrun::worker {
 // 0 if there is no majority.
 void verify_sync(const Program& program, std::vector<std::uint64_t> hashes, std::int64_t step,
                  ProcessGroup& group);
+
+// Throws WorkerError, EX_NOINPUT, on every rank if they have not all loaded the same data; the message names
+// nodes and what differs. Called by all ranks, before anything is exchanged or mapped whose size depends on
+// the data. A state that ranks hold is saved first: a node that joins with other data ends the job.
+void compare_data(const Replica& replica, const RankInGeneration& place, ProcessGroup& group);
 
 // `fingerprint`: that of this rank's device. If ranks differ, their microbatches differ in the last bits, so
 // the result is that of no single kind of device: throws WorkerError, kExitConfig, on every rank, or warns on

@@ -184,6 +184,7 @@ Outcome Trainer::run() {
 
 void Trainer::begin() {
   report(Phase::kLoading);
+  compare_data(replica_, place_, group_);
   saver_.lock();
   if (replica_.in_memory_checkpoint) replica_.in_memory_checkpoint->wait();
   const Held held{.step = state_.has_values ? std::optional(state_.step) : std::nullopt,
@@ -203,8 +204,9 @@ void Trainer::begin() {
   state_.copied_in = 0;
   if (start.from == ResumePoint::kCheckpoint) {
     report_drift(start);
-    const std::string other_device = device_drift(start, replica_.device->fingerprint());
-    if (place_.rank == start.source_rank && !other_device.empty()) log_warn(other_device);
+    for (const std::string& drift : {device_drift(start, replica_.device->fingerprint()),
+                                     data_drift(start, replica_.data.identity, train_.allow_other_data)})
+      if (place_.rank == start.source_rank && !drift.empty()) log_warn(drift);
   }
   // From the second generation on a difference is only logged: a new rank must not end a job that trains.
   compare_devices(replica_.device->fingerprint(), train_.allow_mixed_devices || place_.generation > 1,
@@ -256,6 +258,10 @@ void Trainer::begin_writing(const ResumePoint& start) {
            std::to_string(replica_.data.train->size()) + " training samples, " +
            std::to_string(batches_.total_steps()) + " steps, " + counted(place_.world_size, "worker") +
            " x " + counted(replica_.lanes.size(), "lane"));
+  if (const std::string guessed = replica_.data.train->guessed(); !guessed.empty())
+    log_info(config_.data.path + ": " + guessed);
+  if (const std::string doubts = replica_.data.test->doubts(); !doubts.empty())
+    log_warn(config_.data.path + ": " + doubts);
   if (local_ && keeps_all())
     log_info("every worker keeps the state of all local replicas, at the first sync from every " +
              std::to_string(config_.recovery.in_memory_checkpoint_steps) + " steps on");

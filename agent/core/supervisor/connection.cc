@@ -30,6 +30,7 @@ void Connection::on(const event::Opened& e) {
 void Connection::on(const event::Connected& e) {
   if (!e.endpoint.empty()) own_.endpoint = e.endpoint;
   own_.connected = own_.ever_connected = true;
+  own_.gone_at.reset();
   own_.tell_at.reset();
   own_.notices = 0;
 }
@@ -38,9 +39,14 @@ void Connection::on(const event::Disconnected& e) {
   if (own_.connected) {
     own_.connected = false;
     own_.lost_at = now_;
+    own_.silent = e.silent;
     own_.heartbeat_at.reset();
     own_.tell_at = now_ + kBlip;
   }
+  if (!e.refused)
+    own_.gone_at.reset();
+  else if (!own_.gone_at)
+    own_.gone_at = now_;
   own_.why_lost = e.why;
   if (!own_.notice_at) own_.notice_at = now_ + kNoticeGaps[0];
 }

@@ -17,7 +17,7 @@
 // socket), they have shutdown_timeout to end, they are killed. News that come meanwhile (a next generation,
 // the job's end, a reason to give up) are kept, and settle() acts on them once no worker runs. A Signal ends
 // the job from any state. Disconnected ends nothing by itself: workers run on until connection_deadline() has
-// passed.
+// passed, or of a range until parts_at(), and then wait until then.
 #include "agent/core/supervisor/decide.h"
 
 #include <utility>
@@ -127,6 +127,7 @@ std::optional<Millis> next_deadline(const State& s) {
   consider(s.ending.members_deadline);
   if (!s.connection.connected && !s.is_ending()) {
     consider(s.connection_deadline());
+    consider(s.parts_at());
     consider(s.connection.tell_at);
   }
   return next;

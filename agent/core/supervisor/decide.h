@@ -27,6 +27,8 @@ struct Disconnected {
   std::string why;
   bool permanent = false;
   int exit_code = kExitUnavailable;  // of a permanent one
+  bool silent = false;               // a connection ended since nothing came over it
+  bool refused = false;              // none was made: its host answers that nobody listens there
 };
 using rendezvous::JoinAck;
 using rendezvous::News;
@@ -72,6 +74,7 @@ struct WorkerReady {  // it waits for a place in a generation
   int serial = 0;
   std::optional<std::int64_t> step;  // steps done by the state in its memory
   std::string error;                 // how its collective broke; empty: told to pause, or has just loaded
+  bool torn = false;                 // it had a state, and has begun to change it
 };
 // Workers of this node hang, and all of them were looked at. Outcomes as they would be if they were killed
 // now.
@@ -136,8 +139,14 @@ struct Recovered {                         // the first step after a generation 
   Millis took = 0;                         // from the news that the generation ends
   bool from_in_memory_checkpoint = false;  // as in Progress
 };
+struct EndWorker {  // a program's, that waits for a place in vain
+  int serial = 0;
+  bool last = false;  // it has the job's last state, and may save it, as this rank of so many:
+  int rank = 0, world_size = 0;
+};
 struct PauseWorkers {  // those at work
   bool after_step = false;
+  bool leaves = false;  // this node leaves the run
   std::string reason;
 };
 struct SignalWorkers {  // the process group of every worker that still runs
@@ -170,6 +179,7 @@ struct SendStopped {
   std::int64_t generation = 0;
   std::vector<WorkerOutcome> outcomes;
   std::optional<int> workers = {};  // that wait for the next generation
+  bool parted = false;              // as GenerationState has it
 };
 struct SendReady {
   std::int64_t generation = 0;
@@ -212,11 +222,11 @@ struct End {
 
 using Action =
     std::variant<action::StartWorkers, action::WarmUp, action::AwaitGpus, action::AskGpu, action::PlaceWorker,
-                 action::Recovered, action::PauseWorkers, action::SignalWorkers, action::LookAtWorkers,
-                 action::KillHung, action::AbortWorkers, action::SendJoin, action::SendHeartbeat,
-                 action::SendFailure, action::SendStopped, action::SendReady, action::SendFinished,
-                 action::SendLeave, action::AwaitMembers, action::DropOutput, action::Print, action::TellNews,
-                 action::TellVerdict, action::Report, action::End>;
+                 action::Recovered, action::EndWorker, action::PauseWorkers, action::SignalWorkers,
+                 action::LookAtWorkers, action::KillHung, action::AbortWorkers, action::SendJoin,
+                 action::SendHeartbeat, action::SendFailure, action::SendStopped, action::SendReady,
+                 action::SendFinished, action::SendLeave, action::AwaitMembers, action::DropOutput,
+                 action::Print, action::TellNews, action::TellVerdict, action::Report, action::End>;
 
 State initial_state(Settings settings, Millis now);
 

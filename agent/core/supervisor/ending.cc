@@ -121,6 +121,7 @@ void Ending::settle() {
   if (own_.told_signal != 0) return leave(own_.told_signal, s.exit_code_when_told());
   if (own_.give_up) return leave(0, *own_.give_up);
   if (own_.job_end) return conclude();
+  if (generation_.load_again()) return;
   if (s.workers.asks_gpus()) return;  // this node's last word on the generation has the answer
   generation_.close();
   if (s.generation.next) return generation_.begin_next();

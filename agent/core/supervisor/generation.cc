@@ -40,8 +40,11 @@ void Generation::begin_next() {
   begun.started_at = now_;
   begun.closed = false;
   begun.paused_since = own_.paused_since;
+  begun.held = own_.held;
+  const std::optional<std::int64_t> lost = own_.lost;
   connection_.begin(begun.assignment);
   own_ = std::move(begun);
+  if (lost) print(begin_again_notice(s, *lost));
   own_.replaced = static_cast<int>(std::ranges::count(s.workers.all, false, &Worker::alive));
   std::vector<action::Spawn> spawn = workers_.choose(own_.assignment.node);
   if (workers_.hold(spawn)) spawn.clear();
@@ -72,7 +75,9 @@ void Generation::on(const event::Progressed& e) {
     own_.progress = e.progress;
     connection_.progressed(first);
   }
-  if (e.generation == generation() && e.progress.first_step) trained(e.progress);
+  if (e.generation != generation() || !e.progress.first_step) return;
+  if (!s.settings.builtin) own_.held = std::max(own_.held, std::optional(e.progress.step));
+  trained(e.progress);
 }
 
 void Generation::on(const event::WorkerCompleted& e) {
@@ -138,6 +143,7 @@ void Generation::broken(const Worker& worker, const std::string& error) {
   if (own_.broken_at) return;
   if (s.ending.told_signal != 0) return halt("a peer is gone");
   if (own_.stopping) return;
+  if (const WorkerOutcome* left = left_early()) return broken_by(*left);
   own_.broken_at = now_ + kCauseWait;
   WorkerOutcome outcome;
   outcome.local_rank = worker.local_rank;
@@ -145,6 +151,23 @@ void Generation::broken(const Worker& worker, const std::string& error) {
   outcome.error = error;
   own_.broken = complete(std::move(outcome), s, false);
   own_.broken.collateral = true;
+}
+
+// A worker that ended with 0 before its peers were done, and without a word on it.
+const WorkerOutcome* Generation::left_early() const {
+  const auto left = [](const Worker& one) {
+    return one.part && one.stage == Worker::kEnded && one.outcome.ok();
+  };
+  const auto found = std::ranges::find_if(s.workers.all, left);
+  return found != s.workers.all.end() ? &found->outcome : nullptr;
+}
+
+void Generation::broken_by(WorkerOutcome left) {
+  left.exit_code = 1;
+  left.retryable = false;
+  left.error = "ended with 0 while its peers were in a step with it: a loop ends on all ranks together";
+  report_failure(left);
+  halt("rank " + std::to_string(left.rank) + " " + left.error);
 }
 
 void Generation::cause_unknown() {
@@ -196,6 +219,15 @@ void Generation::on(const event::StopOrder& e) {
 void Generation::halt(const std::string& reason, bool after_step) {
   const bool pauses = s.workers_outlive() && (!s.is_ending() || s.ending.told_signal != 0);
   pauses ? pause(reason, after_step) : stop(reason);
+}
+
+// Nobody may compute a job of its own: the others go on without this node, or wait for it.
+void Generation::part() {
+  own_.parted = true;
+  if (s.connection.told) print(parted_notice(s));
+  halt("the coordinator is out of reach");
+  own_.why_stopping.clear();
+  settle_later();
 }
 
 void Generation::stop(const std::string& reason) {
@@ -272,6 +304,7 @@ void Generation::on(const event::Tick&) {
   if (due(own_.kill_at)) grace_is_over();
   if (due(own_.broken_at)) cause_unknown();
   if (due(own_.look_until)) end_hang();
+  if (due(s.parts_at())) part();
 }
 
 // ---- it is over
@@ -295,7 +328,7 @@ void Generation::send_end() {
   // How far the workers are: goodput, and whether the run gets anywhere, depend on it.
   if (own_.progress || s.settings.in_memory_recovery) connection_.send_heartbeat();
   if (s.all_finished()) return emit(action::SendFinished{generation()});
-  action::SendStopped stopped{.generation = generation(), .outcomes = {}};
+  action::SendStopped stopped{.generation = generation(), .outcomes = {}, .parted = own_.parted};
   for (const Worker& worker : s.workers.all)
     if (worker.stage == Worker::kEnded) stopped.outcomes.push_back(worker.outcome);
   if (s.settings.in_memory_recovery) stopped.workers = s.workers.waiting();

@@ -34,6 +34,9 @@ class Generation : Part {
   void stop_after_signal(int number);
   // Workers that wait for a generation save their state, and end.
   void end_paused();
+  // Nobody here has the state of the program's workers any more. True if there are some that loaded before it
+  // was lost, which are ended first: others load in their place.
+  bool load_again();
   void kill();
 
   // No worker is waited for: neither is anything else of this generation.
@@ -50,8 +53,11 @@ class Generation : Part {
   void failed(const Worker& worker, bool never_ran);
   void report_failure(const WorkerOutcome& outcome);
   void broken(const Worker& worker, const std::string& error);
+  const WorkerOutcome* left_early() const;
+  void broken_by(WorkerOutcome left);
   void cause_unknown();
   void halt(const std::string& reason, bool after_step = false);
+  void part();
   void pause(const std::string& reason, bool after_step = false);
   void abort(const std::string& reason);
   void begin_grace();

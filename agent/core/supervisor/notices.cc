@@ -75,7 +75,7 @@ std::string unanswered_notice(const State& s, Millis now) {
 std::string standing_notice(const State& s, Millis now) {
   if (s.is_ending() || s.awaited() > 0) return "";
   if (!s.connection.connected) {
-    if (s.connection.why_lost.empty() || s.connection.ever_connected) return "";
+    if (s.connection.why_lost.empty()) return "";
     return "waiting for the coordinator; " + whole_seconds_text(s.connection_deadline() - now) + " left";
   }
   if (!s.connection.waiting || s.connection.waiting->max_nodes == 1 || s.connection.waiting->restart_in > 0)
@@ -87,9 +87,16 @@ std::string standing_notice(const State& s, Millis now) {
          (missing.empty() ? "" : "; " + missing);
 }
 
+std::string parted_notice(const State& s) {
+  return "others may go on without this node: " +
+         std::string(s.workers_outlive() ? "its workers wait with their state" : "its workers are stopped");
+}
+
 std::string lost_notice(const State& s, Millis now) {
   std::string text = s.connection.why_lost;
-  if (s.workers.running() > 0) {
+  if (s.generation.parted) {
+    text += "; " + parted_notice(s);
+  } else if (s.workers.running() > 0) {
     text += "; workers keep running";
   } else if (s.succeeded()) {
     text += "; the workers of this node are done, those of others may still need it";
@@ -110,6 +117,12 @@ std::string gone_notice(const State& s, Millis now) {
                            whole_seconds_text(now - s.connection.lost_at) + ": ";
   const std::string done =
       s.succeeded() ? ". The workers of this node ended with 0; how the others ended is not known here" : "";
+  if (s.settings.elastic && s.connection.gone_at && !s.settings.is_replaced && !s.connection.separate)
+    return "the coordinator at " + s.connection.endpoint +
+           " is gone: nothing listens there any more. Either the job has ended, as its terminal says, or "
+           "start it "
+           "again on all nodes" +
+           done;
   if (s.settings.has_successor)
     return "the coordinator at " + gone +
            "of its hosts too few are up, or the network to them is cut (perhaps this node's own)" + done;
@@ -119,6 +132,10 @@ std::string gone_notice(const State& s, Millis now) {
            "network between is cut (perhaps this node's own)" + done;
   if (s.connection.separate)
     return "the store at " + gone + "start it again, and the job on all nodes" + done;
+  if (s.settings.elastic)
+    return "the coordinator at " + gone +
+           "its node is down, or the network between (perhaps this node's own). " +
+           "The others may go on without this node: started again, it takes part again" + done;
   return "the coordinator at " + gone + "its agent or node is down, or the network between (perhaps " +
          "this node's own). Start the job again on the nodes that are left, or give the coordinator a host "
          "of its own with `dtrun store`" +
@@ -141,6 +158,14 @@ std::string signal_notice(const State& s, Millis now) {
 std::string regrouped_notice(const State& s, const Assignment& to) {
   const std::string why = to.reason == s.connection.told_news ? "" : to.reason + "; ";
   return why + "going on with " + counted(to.world_size, "worker") + " on " + counted(to.node_count, "node");
+}
+
+std::string begin_again_notice(const State& s, std::int64_t step) {
+  const std::string of = " the state of step " + std::to_string(step) + " any more; ";
+  return s.generation.assignment.node_count == 1
+             ? "no worker has" + of + "all begin again from what the script loads"
+             : "no worker on this node has" + of +
+                   "they begin from that of others, or from what the script loads";
 }
 
 std::string again_notice(const State& s, const Assignment& to) {

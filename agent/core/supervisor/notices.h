@@ -23,6 +23,8 @@ std::string standing_notice(const State& state, Millis now);
 // The connection was lost a moment ago: why, what happens to the workers, and how long the agent goes on
 // trying to connect.
 std::string lost_notice(const State& state, Millis now);
+// That is told, and now the workers leave their generation.
+std::string parted_notice(const State& state);
 
 // No coordinator answered at the endpoint in time.
 std::string never_met_notice(const State& state);
@@ -39,6 +41,9 @@ std::string signal_notice(const State& state, Millis now);
 
 // A generation begins because nodes changed, not because of a failure.
 std::string regrouped_notice(const State& state, const Assignment& to);
+
+// No worker of this node has a program's state any more, of which so many steps were done.
+std::string begin_again_notice(const State& state, std::int64_t step);
 
 // Work of this node that ended well is done again, and why.
 std::string again_notice(const State& state, const Assignment& to);

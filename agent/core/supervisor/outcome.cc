@@ -60,7 +60,7 @@ WorkerOutcome complete(WorkerOutcome outcome, const State& state, bool never_ran
   outcome.host = state.settings.host;
   outcome.rank = worker.part ? worker.rank : assignment.node.first_rank + outcome.local_rank;
   outcome.collateral = is_collateral(outcome, state);
-  outcome.retryable = !never_ran && is_retryable(outcome, state.settings);
+  outcome.retryable = outcome.retryable && !never_ran && is_retryable(outcome, state.settings);
   return outcome;
 }
 

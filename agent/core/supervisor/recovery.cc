@@ -2,6 +2,7 @@
 // they wait for a place and get it, how replacements load, and when the coordinator may have them all again.
 #include <algorithm>
 #include <csignal>
+#include <utility>
 
 #include "agent/core/supervisor/generation.h"
 
@@ -31,7 +32,8 @@ void Generation::pause(const std::string& reason, bool after_step) {
   own_.broken_at.reset();
   if (s.workers.at_work() == 0 || own_.pause >= pause) return;
   own_.pause = pause;
-  emit(action::PauseWorkers{.after_step = after_step, .reason = reason});
+  emit(action::PauseWorkers{
+      .after_step = after_step, .leaves = after_step && s.ending.told_signal != 0, .reason = reason});
   if (after_step)
     own_.pause_at = now_ + s.settings.shutdown_timeout / 2;
   else
@@ -39,10 +41,20 @@ void Generation::pause(const std::string& reason, bool after_step) {
 }
 
 void Generation::end_paused() {
+  workers_.end_waiting();
   if (!s.workers_outlive() || s.workers.at_work() > 0 || s.workers.signals.contains(SIGTERM)) return;
   workers_.signal(SIGTERM);
   if (s.ending.told_signal == 0) own_.kill_at.reset();  // of the pause; people were told none of the end
   begin_grace();
+}
+
+// Workers that hold a torn state say by themselves why all begin again.
+bool Generation::load_again() {
+  if (s.settings.builtin || !s.workers_outlive() || !own_.held || s.all_finished()) return false;
+  const auto counts = [](const Worker& worker) { return worker.alive() && (worker.step || worker.torn); };
+  if (std::ranges::any_of(s.workers.all, counts)) return false;
+  own_.lost = std::exchange(own_.held, std::nullopt);
+  return workers_.end_outdated();
 }
 
 // Of one that is not known to outlive generations it means nothing. The worker has loaded, or left its
@@ -55,6 +67,7 @@ void Generation::on(const event::WorkerReady& e) {
   const bool left = workers_.ready(e);
   workers_.end_broken_units();
   if (!left) return;
+  if (e.step) own_.held = std::max(own_.held, e.step);
   if (e.step && own_.progress) own_.progress->step = std::max(own_.progress->step, *e.step);
   if (!e.error.empty())
     broken(*worker, e.error);

@@ -8,12 +8,6 @@
 
 namespace dtrun::agent {
 
-namespace {
-
-constexpr Millis kWithoutCoordinator = 30000;
-
-}  // namespace
-
 bool is_schedulers(int signal) { return signal == SIGTERM || signal == SIGUSR1 || signal == SIGUSR2; }
 
 int WorkersState::running() const { return static_cast<int>(std::ranges::count_if(all, &Worker::alive)); }
@@ -74,15 +68,37 @@ bool State::progresses(std::int64_t of_generation) const {
 
 bool State::succeeded() const { return generation.number() > 0 && generation.closed && all_finished(); }
 
-bool State::job_succeeded() const { return succeeded() && generation.assignment.node_count == 1; }
+// While the coordinator of a range is out of reach, others may have begun again without this node.
+bool State::job_succeeded() const {
+  const bool known = !settings.elastic || connection.connected || connection.gone_at;
+  return succeeded() && known && generation.assignment.node_count == 1;
+}
+
+bool State::has_last_state() const {
+  if (ending.job_end) {
+    const JobEnd& end = *ending.job_end;
+    return end.exit_code != kExitOk && !end.first_failure && !end.hang;
+  }
+  return !gives_way() && !(settings.elastic && generation.assignment.node_count > 1);
+}
 
 Millis State::connection_deadline() const {
   if (!connection.ever_connected) return started_at + settings.join_timeout;
   if (job_succeeded()) return connection.lost_at + kBlip;
-  const bool comes_back = connection.separate || settings.is_replaced;
-  const Millis by_default =
-      comes_back ? std::max(kWithoutCoordinator, settings.join_timeout) : kWithoutCoordinator;
-  return connection.lost_at + settings.read_timeout.value_or(by_default);
+  const bool gone = settings.elastic && connection.gone_at;
+  const bool comes_back = connection.separate || settings.is_replaced || (settings.elastic && !gone);
+  const Millis by_default = comes_back ? std::max(settings.without_coordinator, settings.join_timeout)
+                                       : settings.without_coordinator;
+  const Millis since = gone && !comes_back ? *connection.gone_at : connection.lost_at;
+  return since + settings.read_timeout.value_or(by_default);
+}
+
+std::optional<Millis> State::parts_at() const {
+  const ConnectionState& c = connection;
+  const bool out_of_reach = c.ever_connected && !c.connected && !c.gone_at;
+  if (!settings.elastic || !out_of_reach || is_ending()) return std::nullopt;
+  if (generation.closed || generation.stopping || awaited() == 0) return std::nullopt;
+  return c.silent ? c.lost_at : c.lost_at + settings.keep_alive;
 }
 
 }  // namespace dtrun::agent

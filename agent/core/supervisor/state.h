@@ -35,13 +35,17 @@ struct Settings {
   bool may_be_started_again = false;  // a scheduler tells when to stop: kExitStartAgain
   bool has_successor = false;         // if the coordinator's host ends, another one takes over
   bool is_replaced = false;           // if this process is lost, another one is started in its place
+  bool elastic = false;               // a range of nodes: others may go on without this one
   std::string endpoint;               // "host:port" or "unix:PATH", for people, as it is known at the start
   std::string host;                   // this node's name
   Millis join_timeout = 600000;
+  Millis keep_alive = 15000;  // a node that is silent for this long is given up
   Millis shutdown_timeout = 30000;
   Millis pause_limit = Times().pause.count();
-  // How long to wait for a lost coordinator. Unset: 30 s if an agent hosted it, which went down with its
-  // node; at least join_timeout for a `dtrun store`, which will be started again, and if is_replaced.
+  Millis without_coordinator = Times().without_coordinator.count();
+  // How long to wait for a lost coordinator. Unset: at least join_timeout for a `dtrun store`, which will be
+  // started again, if is_replaced, and of a range, whose network may be cut. Else without_coordinator: of a
+  // fixed number of nodes, or if its host answers without it.
   std::optional<Millis> read_timeout;
   std::vector<std::pair<int, int>> no_restart_exit_codes = {{2, 2}, {64, 78}};  // of other programs
 };
@@ -52,6 +56,8 @@ struct ConnectionState {
   bool connected = false;
   bool ever_connected = false;
   Millis lost_at = 0;
+  bool silent = false;            // it was lost since nothing came from it for keep_alive
+  std::optional<Millis> gone_at;  // since then its host answers without it; none: nothing answers
   std::string why_lost;
   bool separate = false;  // the coordinator is a `dtrun store`
   bool seated = true;     // it knows this node as part of the current generation, as far as it has said
@@ -87,6 +93,8 @@ struct Worker {
   bool outlives = false;  // of another program: it has said that it outlives generations
   bool lost = false;      // its unit is not whole any more, so it was killed
   std::optional<std::int64_t> step = {};  // steps done by the state in its memory
+  bool torn = false;                      // that is half a step's
+  bool told_end = false;                  // there is no further place for it
   WorkerOutcome outcome = {};
   bool held = false;             // its process starts once the GPUs are free
   bool gpu_asked = false;        // of its GPU's part in its end; the answer is to come
@@ -130,6 +138,7 @@ struct GenerationState {
   std::string why_stopping;         // empty: a signal told us to, or already said
   std::optional<Millis> notice_at;  // when to say why, unless they have ended
   bool aborted = false;             // told by the control protocol to end at once
+  bool parted = false;              // its workers left it, for the coordinator was out of reach
   enum Pause { kNone, kAfterStep, kNow };
   Pause pause = kNone;             // as its workers were told
   std::optional<Millis> pause_at;  // when to wait no longer for the end of the step in hand
@@ -144,8 +153,11 @@ struct GenerationState {
   int kept = 0, replaced = 0;      // of the workers that began it
   std::optional<Assignment> next;  // starts as soon as no worker of this generation runs
   std::optional<Completion> completion;
-  // These two live on in the next generation.
+  // These live on in the next generation.
   std::optional<Millis> paused_since;  // workers that outlive a generation train again from the next one on
+  std::optional<std::int64_t> held;    // steps done by the state that workers of a program had here
+  std::optional<std::int64_t>
+      lost;  // the same, which no worker has any more; people are told as work begins again
 
   std::int64_t number() const { return assignment.generation; }
 };
@@ -214,8 +226,14 @@ struct State {
   bool succeeded() const;
   // The same if this is the only node: it knows that the job succeeded, even without a coordinator.
   bool job_succeeded() const;
+  // The state of workers that wait is the job's last one, as far as this node knows: no other node goes on
+  // with it, and none has ended the training. REQUIRES: is_ending()
+  bool has_last_state() const;
   // The end of the wait for a missing coordinator.
   Millis connection_deadline() const;
+  // When workers at work leave their generation: a coordinator that is out of reach has given this node up by
+  // then, if it lives, and may begin another generation without it.
+  std::optional<Millis> parts_at() const;
 };
 
 // A lost coordinator that is back this soon is not worth a line on the terminal.

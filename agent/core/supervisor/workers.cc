@@ -68,6 +68,7 @@ bool Workers::ready(const event::WorkerReady& e) {
   const bool loaded = worker.stage == Worker::kLoading;
   worker.stage = Worker::kReady;
   worker.step = e.step;
+  worker.torn = e.torn;
   if (!loaded) return true;
   own_.failed_warm_ups = 0;
   if (worker.part && !s.generation.stopping && !s.is_ending()) {
@@ -99,6 +100,42 @@ void Workers::end_broken_units() {
   });
   print("ending " + counted(count, "worker") + " whose unit is not whole any more" +
         (none ? "; no unit that holds a state is left on this node" : ""));
+}
+
+void Workers::end_waiting() {
+  if (s.settings.builtin) return;
+  const bool final = !s.workers_outlive() || s.workers.at_work() == 0;
+  std::optional<std::int64_t> furthest;
+  std::vector<Worker*> last, waiting;
+  for (Worker& worker : own_.all) {
+    if (worker.stage != Worker::kReady || !worker.outlives || worker.lost) continue;
+    waiting.push_back(&worker);
+    if (s.has_last_state() && std::ranges::all_of(own_.unit_of(worker), has_state))
+      furthest = std::max(furthest, worker.step);
+  }
+  for (Worker* worker : waiting)
+    if (worker->step && worker->step == furthest) last.push_back(worker);
+  for (Worker* worker : waiting) {
+    if (worker->told_end || (worker->step && !final)) continue;
+    worker->told_end = true;
+    const auto at = std::ranges::find(last, worker) - last.begin();
+    const bool alone = s.generation.assignment.node_count == 1;  // no other node has ranks
+    emit(action::EndWorker{
+        .serial = worker->serial,
+        .last = at < std::ssize(last),
+        .rank = alone ? static_cast<int>(at) : worker->rank,
+        .world_size = alone ? static_cast<int>(last.size()) : s.generation.assignment.world_size});
+  }
+}
+
+bool Workers::end_outdated() {
+  bool any = false;
+  for (Worker& worker : own_.all) {
+    if (!worker.alive() || worker.lost) continue;
+    any = worker.lost = true;
+    signal(SIGKILL, worker.serial);
+  }
+  return any;
 }
 
 void Workers::ask_gpu(const Worker& worker) {

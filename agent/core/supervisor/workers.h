@@ -30,6 +30,12 @@ class Workers : Part {
   bool ready(const event::WorkerReady& e);
   // Ends what is left of units that lost a worker: nobody holds their state as a whole.
   void end_broken_units();
+  // Tells a program's workers that wait for a place that there is none any more. Of those with a state the
+  // furthest of this node save it, once no other one here may get further.
+  void end_waiting();
+  // Ends those that have loaded, or load, beside a state that is lost: theirs is older. True if there are
+  // some.
+  bool end_outdated();
   // Asks for its GPU's part in its end, unless that is known or asked.
   void ask_gpu(const Worker& worker);
   // The worker whose GPU was asked for; null if nothing was.

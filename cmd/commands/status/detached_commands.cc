@@ -5,11 +5,15 @@
 #include "cmd/launch/detached_runs.h"
 #include "cmd/options/values.h"
 #include "proto/base/log.h"
+#include "proto/core/text.h"
 
 namespace dtrun::cmd {
 namespace {
 
-constexpr OptionEntry kOptionsOfAttach[] = {kColorOption, kHelpOption};
+constexpr OptionEntry kOptionsOfAttach[] = {
+    {.name = "list", .help = "List the detached runs, a line each: RUN, running or ended, its hosts"},
+    kColorOption,
+    kHelpOption};
 constexpr OptionEntry kOptionsOfStop[] = {
     {.name = "now", .help = "Kill the workers at once, without a grace period"}, kColorOption, kHelpOption};
 constexpr OptionEntry kOptionsOfLogs[] = {
@@ -33,7 +37,18 @@ int come_back(const Invocation& invocation, Purpose purpose, Prepare prepare) {
   return exit_code;
 }
 
+int list_runs() {
+  std::string lines;
+  for (const DetachedRun& run : detached_runs()) {
+    std::vector<std::string> hosts;
+    for (const DetachedHost& host : run.hosts) hosts.push_back(host.host);
+    lines += run.run_id + "\t" + (run.ended ? "ended" : "running") + "\t" + join(hosts, ",") + "\n";
+  }
+  return answer(lines);
+}
+
 int run_attach(const Invocation& invocation) {
+  if (Values<kOptionsOfAttach>{invocation.values}.flag("list")) return list_runs();
   return come_back(invocation, Purpose::kAttach, [](LaunchPlan&) {});
 }
 

@@ -17,7 +17,8 @@ constexpr OptionEntry kOptionsOfReport[] = {
      .short_name = "o",
      .placeholder = "FILE",
      .help = "Where the page goes; - is standard output [report.html in RUN_DIR; of a comparison "
-             "comparison.html here]"},
+             "comparison.html here]",
+     .is_path = true},
     {.name = "compare", .help = "Two runs: their curves in one picture, and a table of what differs"},
     {.name = "json", .help = "JSON on standard output, and no page"},
     kColorOption,

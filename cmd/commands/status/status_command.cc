@@ -29,6 +29,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kTimeout = 5s;
+constexpr auto kLookLimit = 30s;  // of a single look at all coordinators
 constexpr auto kUntilBegun = 50ms;
 constexpr int kLooksUntilTold = 40;  // the name may be wrong
 // At most so many ended runs are shown: people look for running jobs, or for those that ended just now.
@@ -147,6 +148,7 @@ RunsAnswer ask_all(const StatusQuestion& question) {
 }
 
 int show_once(const StatusQuestion& question) {
+  answer_within(kLookLimit);
   const RunsAnswer answer = ask_all(question);
   if (!answer.failure.ok()) return fail(answer.failure);
   if (question.open) {
@@ -174,6 +176,7 @@ int keep_showing(const StatusQuestion& question) {
 
 // For a readiness probe, in a pod that may not reach the coordinator: by the agents' own entries alone.
 int tell_ready(const StatusQuestion& question) {
+  answer_within(kTimeout);
   std::string waiting;
   for (const agent::RegisteredJob& job : agent::registered_jobs(agent::registry_folder())) {
     if (!question.run_id.empty() && job.run_id != question.run_id) continue;

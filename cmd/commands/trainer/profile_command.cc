@@ -44,6 +44,9 @@ int run_profile(const Invocation& invocation) {
       .config = invocation.argument, .json = options.flag("json"), .words = invocation.from_second_on()};
   Status status = read_given(options.given("lanes"), &request.lanes, parse_from_one);
   if (status.ok()) status = read_given(options.given("steps"), &request.steps, parse_from_one);
+  for (const std::string& word : request.words)
+    if (word.starts_with("train.max_steps="))
+      notice(word + " has no effect: --steps says how many steps are measured");
   if (status.ok()) status = read_device(options.given("lanes"), &request);
   return status.ok() ? become_worker(worker::arguments_of(request)) : fail(status);
 }

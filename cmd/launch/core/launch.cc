@@ -10,7 +10,9 @@
 //   Seen                                its gaps are noted down
 //   all ready         begin             gaps are judged, failures told, and the first host begins
 //   Begun                               the others begin
-//   Ended, Gone       finish_when_all_ended
+//   Ended, Gone       finish_when_all_ended, or of a range the host is called again:
+//   Answered, Planned the host begins at once, as it was told to the first time
+//   Over              nobody is called any more
 //
 // Failures (fail, stop_where_too_few_are_left), signals (Told) and silence (Quiet, Tick) may come at any
 // time.
@@ -67,15 +69,23 @@ class Launch : LaunchStep {
   void on(const launch_event::Planned& e);
   void on(const launch_event::Refused& e);
   void on(const launch_event::Seen& e);
+  void on(const launch_event::Heard& e) { host(e.host).heard = e.line; }
   void on(const launch_event::Gone& e);
   void on(const launch_event::Quiet& e);
   void on(const launch_event::Begun& e);
+  void on(const launch_event::Over& e);
   void on(const launch_event::Ended& e);
   void on(const launch_event::Told& e);
   void on(const launch_event::Tick&);
+  std::string why_late(int index, Millis patience);
   void stop_where_too_few_are_left();
   void stop_all(int signal);
   void end(int host, int exit_code);
+  bool calls_again() const;
+  void call_again(int host);
+  void call_nobody();
+  void lose(int host);
+  void miss(int host, int exit_code, const std::string& why);
 
   void dial_who_is_due();
   void dial(int host, bool with_files);
@@ -96,6 +106,7 @@ class Launch : LaunchStep {
 };
 
 void Launch::fail(int index, int exit_code, const std::string& why) {
+  if (host(index).again) return miss(index, exit_code, why);
   if (host(index).phase == HostPhase::kDialling || host(index).phase == HostPhase::kWaiting)
     s_.fan_out.failed(index);
   enter(index, HostPhase::kFailed);
@@ -107,20 +118,66 @@ void Launch::fail(int index, int exit_code, const std::string& why) {
   stop_where_too_few_are_left();
 }
 
+// While a range runs without it, a host may be back: its cable was cut, or it was started anew.
+bool Launch::calls_again() const {
+  const LaunchSettings& job = s_.settings;
+  return is(Purpose::kRun) && job.min_nodes < job.max_nodes && s_.signals == 0 && !s_.over && !s_.too_few;
+}
+
+// Its agent is lost.
+void Launch::lose(int index) {
+  HostState& state = host(index);
+  state.brief_lives = now_ - state.since < kBriefLife ? state.brief_lives + 1 : 0;
+  enter(index, HostPhase::kLost);
+}
+
+// Another host may have its rank by then.
+void Launch::call_again(int index) {
+  constexpr int kMostDoublings = 5;
+  if (!calls_again()) return;
+  host(index).again = true;
+  host(index).again_at = now_ + (kCallAgain << std::min(host(index).brief_lives, kMostDoublings));
+  host(index).node_rank.reset();
+}
+
+void Launch::call_nobody() {
+  for (int index = 0; index < count(); ++index) {
+    HostState& state = host(index);
+    state.again_at.reset();
+    if (!state.again || state.phase >= HostPhase::kRunning) continue;
+    enter(index, HostPhase::kLost);
+    emit(launch_action::HangUp{index});
+  }
+}
+
+// A host that is called again cannot be reached, or cannot take part: nothing that another call would mend.
+void Launch::miss(int index, int exit_code, const std::string& why) {
+  enter(index, HostPhase::kLost);
+  emit(launch_action::HangUp{index});
+  if (exit_code == kExitUnavailable) return call_again(index);
+  say(name(index) + ": " + why + "; it is not called again", true);
+}
+
 void Launch::dial(int index, bool with_files) {
   host(index).with_files = with_files;
+  host(index).heard.clear();
   enter(index, HostPhase::kDialling);
   emit(launch_action::Dial{.host = index, .with_files = with_files});
 }
 
 void Launch::dial_who_is_due() {
   for (const int index : s_.fan_out.dial(now_)) dial(index, host(index).with_files);
+  for (const int index : in_phase({HostPhase::kLost})) {
+    if (!host(index).again_at || now_ < *host(index).again_at) continue;
+    host(index).again_at.reset();
+    dial(index, host(index).with_files);
+  }
 }
 
 void Launch::on(const launch_event::Answered& e) {
   if (host(e.host).phase != HostPhase::kDialling) return;
   if (e.same_build) {
-    s_.fan_out.logged_in(e.host);
+    if (!host(e.host).again) s_.fan_out.logged_in(e.host);
     host(e.host).quiet_is_told = false;
     enter(e.host, s_.settings.purpose >= Purpose::kAttach ? HostPhase::kRunning : HostPhase::kPlanning);
     return emit(launch_action::SendJob{e.host});
@@ -133,6 +190,7 @@ void Launch::on(const launch_event::Answered& e) {
 
 void Launch::on(const launch_event::Planned& e) {
   if (host(e.host).phase != HostPhase::kPlanning) return;
+  if (host(e.host).again) return tell_begin(e.host);
   host(e.host).addresses = e.addresses;
   host(e.host).port = e.port;
   enter(e.host, HostPhase::kPlanned);
@@ -165,6 +223,8 @@ void Launch::take_place(int index, const ProbeResult& result) {
 }
 
 const char* Launch::fate_after_loss() const {
+  if (calls_again())
+    return "its agent ends its part of the job; once it answers another one is started there";
   if (is(Purpose::kRun)) return "its agent ends its part of the job";
   return is(Purpose::kDetach) ? "whether its agent has begun is not known" : "the job there goes on";
 }
@@ -173,14 +233,15 @@ void Launch::on(const launch_event::Gone& e) {
   HostState& state = host(e.host);
   switch (state.phase) {
     case HostPhase::kDialling:
-      if (e.failure.kind == SshFailure::kRefusedLogin && s_.fan_out.refused(e.host, now_))
+      if (e.failure.kind == SshFailure::kRefusedLogin && !state.again && s_.fan_out.refused(e.host, now_))
         return enter(e.host, HostPhase::kWaiting);
       if (e.failure.kind == SshFailure::kNoDtrun && !state.with_files) return dial(e.host, true);
       break;
     case HostPhase::kRunning:
-      enter(e.host, HostPhase::kLost);
+      lose(e.host);
       say(name(e.host) + ": the line to it is gone (" + e.failure.what + "); " + fate_after_loss(), true);
-      return stop_where_too_few_are_left();
+      stop_where_too_few_are_left();
+      return call_again(e.host);
     case HostPhase::kPlanning:
     case HostPhase::kPlanned:
     case HostPhase::kLooking:
@@ -203,18 +264,19 @@ void Launch::on(const launch_event::Quiet& e) {
   for (const int index : e.hosts) {
     HostState& state = host(index);
     const bool dialled = state.phase == HostPhase::kDialling && !state.with_files &&
-                         now_ - state.since >= kConnectTime + kQuiet / 4;
+                         now_ - state.since >= s_.settings.connect_time() + kQuiet / 4;
     const bool asked = state.phase >= HostPhase::kPlanning && state.phase <= HostPhase::kReady;
-    if ((!dialled && !asked) || std::exchange(state.quiet_is_told, true)) continue;
-    lines.push_back(
-        {index, dialled ? "no answer yet, is it up? It has " + std::to_string(kAnswerTime / 1000) + " s"
-                        : "no answer any more: the host or the way to it may be lost"});
+    if ((!dialled && !asked) || state.again || std::exchange(state.quiet_is_told, true)) continue;
+    lines.push_back({index, dialled ? (state.heard.empty() ? "no answer yet, is it up? It has "
+                                                           : "its shell has started no agent yet. It has ") +
+                                          seconds_text(s_.settings.answer_time)
+                                    : "no answer any more: the host or the way to it may be lost"});
   }
   tell(lines, false);
 }
 
-// A lost host does not come back, so the others should not wait for it. If an agent has ended, the job ends
-// anyway.
+// A lost host that is not called again does not come back, so the others should not wait for it. If an agent
+// has ended, the job ends anyway.
 void Launch::stop_where_too_few_are_left() {
   const std::vector<int> left = in_phase({HostPhase::kRunning, HostPhase::kReady});
   const bool ends = !in_phase({HostPhase::kEnded}).empty() || s_.signals > 0 || s_.too_few;
@@ -222,7 +284,8 @@ void Launch::stop_where_too_few_are_left() {
       !in_phase({HostPhase::kReady}).empty() && host(*s_.first).phase != HostPhase::kRunning;
   if (!is(Purpose::kRun) && !(is(Purpose::kDetach) && first_is_missing)) return;
   if (ends || left.empty()) return;
-  if (static_cast<int>(left.size()) >= s_.settings.min_nodes && !first_is_missing) return;
+  const bool enough_are_left = static_cast<int>(left.size()) >= s_.settings.min_nodes || calls_again();
+  if (enough_are_left && !first_is_missing) return;
   s_.too_few = true;
   say(std::to_string(left.size()) + (left.size() == 1 ? " host is" : " hosts are") + " left, the job needs " +
           (first_is_missing ? name(*s_.first) : std::to_string(s_.settings.min_nodes)) + ": stopping it",
@@ -232,6 +295,7 @@ void Launch::stop_where_too_few_are_left() {
 
 // Hosts that have not begun are not started any more.
 void Launch::stop_all(int signal) {
+  call_nobody();
   for (const int index : in_phase({HostPhase::kRunning}))
     emit(launch_action::PassSignal{.host = index, .signal = signal});
   for (const int index : in_phase({HostPhase::kReady})) {
@@ -247,9 +311,24 @@ void Launch::on(const launch_event::Begun& e) {
   for (const int index : in_phase({HostPhase::kReady})) tell_begin(index);
 }
 
+void Launch::on(const launch_event::Over& e) {
+  if (host(e.host).phase != HostPhase::kRunning) return;
+  host(e.host).over = true;
+  if (std::exchange(s_.over, true)) return;
+  s_.late_at = now_ + kHeardOfEnd;
+  call_nobody();
+}
+
+// An agent that gave up the coordinator does not know how the others fare.
 void Launch::on(const launch_event::Ended& e) {
   if (host(e.host).phase != HostPhase::kRunning) return;
-  end(e.host, exit_code_of(e.exit_code, kExitOk));
+  const int exit_code = exit_code_of(e.exit_code, kExitOk);
+  const bool others_run = in_phase({HostPhase::kRunning}).size() > 1;
+  if (exit_code != kExitUnavailable || !calls_again() || !others_run) return end(e.host, exit_code);
+  lose(e.host);
+  emit(launch_action::HangUp{e.host});
+  say(name(e.host) + ": its agent ended with " + std::to_string(exit_code) + ", and another one is started");
+  call_again(e.host);
 }
 
 void Launch::end(int index, int exit_code) {
@@ -271,15 +350,31 @@ void Launch::on(const launch_event::Told& e) {
 }
 
 void Launch::on(const launch_event::Tick&) {
+  if (s_.late_at && *s_.late_at <= now_) {
+    s_.late_at.reset();
+    for (const int index : in_phase({HostPhase::kRunning}))
+      if (!host(index).over) emit(launch_action::PassSignal{.host = index, .signal = kStopSignal});
+  }
   for (const int index :
        in_phase({HostPhase::kDialling, HostPhase::kPlanning, HostPhase::kLooking, HostPhase::kTrying})) {
     const bool brief = host(index).phase == HostPhase::kDialling && !host(index).with_files;
-    const Millis patience = brief ? kAnswerTime : kPatience;
-    if (now_ - host(index).since >= patience)
-      fail(index, kExitUnavailable,
-           "no answer within " + std::to_string(patience / 1000) + " s; try the same by hand: ssh " +
-               name(index) + " true");
+    const Millis patience = brief ? s_.settings.answer_time : kPatience;
+    if (now_ - host(index).since >= patience) fail(index, kExitUnavailable, why_late(index, patience));
   }
+}
+
+// Interactive parts of a startup file wait for input that never comes, or start another shell.
+std::string Launch::why_late(int index, Millis patience) {
+  const HostState& state = host(index);
+  const bool shell = state.phase == HostPhase::kDialling && !state.heard.empty();
+  const std::string what = shell
+                               ? "logged in, but its shell started no agent within " +
+                                     seconds_text(patience) + " (it printed: " + state.heard +
+                                     "); a startup file there may read its input, or start " + "another shell"
+                               : "no answer within " + seconds_text(patience);
+  const auto& logins = s_.settings.logins;
+  const std::string login = logins.empty() ? "" : logins[static_cast<std::size_t>(index)];
+  return what + (login.empty() ? "" : "; try the same by hand: " + login);
 }
 
 void Launch::settle() {
@@ -389,10 +484,14 @@ void Launch::give_up() {
   finish(host(failed.front()).exit_code);
 }
 
-// The exit code of the coordinator's host counts: it ends last. After a signal its code may only say that
-// other hosts left, since they received the signal before it did; then the signal's code counts.
+// The exit code of the coordinator's host counts: it ends last; but rather that of a host that knows the
+// run's end. After a signal its code may only say that other hosts left, since they received the signal
+// before it did; then the signal's code counts. A host that is called again holds nobody up.
 void Launch::finish_when_all_ended() {
-  if (!all_in({HostPhase::kEnded, HostPhase::kLost, HostPhase::kFailed})) return;
+  const auto is_done = [](const HostState& one) {
+    return one.phase >= HostPhase::kEnded || (one.again && one.phase < HostPhase::kRunning);
+  };
+  if (!std::ranges::all_of(s_.hosts, is_done)) return;
   const std::vector<int> ended = in_phase({HostPhase::kEnded});
   if (ended.empty() || s_.too_few) return finish(kExitUnavailable);
   if (is(Purpose::kDetach)) emit(launch_action::TellDetached{});
@@ -401,8 +500,8 @@ void Launch::finish_when_all_ended() {
         is(Purpose::kDetach) ? in_phase({HostPhase::kLost}).empty() : all_in({HostPhase::kEnded});
     return finish(all_well ? kExitOk : kExitUnavailable);
   }
-  const bool first_ended = host(*s_.first).phase == HostPhase::kEnded;
-  const int exit_code = host(first_ended ? *s_.first : ended.front()).exit_code;
+  const auto worth = [this](int index) { return 2 * host(index).over + (index == *s_.first); };
+  const int exit_code = host(*std::ranges::max_element(ended, {}, worth)).exit_code;
   finish(exit_code != kExitOk && s_.signals > 0 ? exit_code_of_signal(s_.signal) : exit_code);
 }
 
@@ -433,13 +532,17 @@ std::vector<LaunchAction> decide(LaunchState& state, const LaunchEvent& event, M
 std::optional<Millis> next_deadline(const LaunchState& state) {
   if (state.finished) return std::nullopt;
   std::optional<Millis> due = state.fan_out.deadline();
+  const auto consider = [&due](const std::optional<Millis>& at) {
+    if (at) due = due ? std::min(*due, *at) : at;
+  };
+  consider(state.late_at);
   for (const HostState& host : state.hosts) {
     const bool asked = host.phase == HostPhase::kDialling || host.phase == HostPhase::kPlanning ||
                        host.phase == HostPhase::kLooking || host.phase == HostPhase::kTrying;
+    consider(host.again_at);
     if (!asked) continue;
     const bool brief = host.phase == HostPhase::kDialling && !host.with_files;
-    const Millis patience_ends = host.since + (brief ? kAnswerTime : kPatience);
-    due = due ? std::min(*due, patience_ends) : patience_ends;
+    consider(host.since + (brief ? state.settings.answer_time : kPatience));
   }
   return due;
 }

@@ -6,6 +6,8 @@
 //                  │           │                     │                    │        │         │
 //                  └───────────┴────── failed ◄──────┴────────────────────┴────────┘         └─► lost
 //
+// A lost host of a range is called again for as long as others run: dialling ─► planning ─► running, or lost.
+//
 // Nothing starts anywhere before every host is ready or has failed, and all failures are told at once. The
 // first host begins first: until its agent has let go of the port, the others would find it busy.
 //
@@ -38,7 +40,8 @@ enum class Purpose {
 };
 
 struct LaunchSettings {
-  std::vector<std::string> hosts;  // names, for messages
+  std::vector<std::string> hosts;   // names, for messages
+  std::vector<std::string> logins;  // by host: what a user types to try the same, "ssh -p 2222 ada@a true"
   int min_nodes = 1;
   int max_nodes = 1;
   Purpose purpose = Purpose::kRun;
@@ -47,6 +50,10 @@ struct LaunchSettings {
   // reach each other are only reported: another program's needs are not known.
   bool all_meet = true;
   bool fails_over = true;  // else only the first host ever has the coordinator
+  // The time for an agent to answer, from the dialling on: a shell may be slow, or wait for an answer to a
+  // question. ssh's own limit for the connection is below, so ssh still tells why there is none.
+  Millis answer_time = 30'000;
+  Millis connect_time() const { return answer_time / 3; }
 };
 
 enum class HostPhase {
@@ -61,7 +68,7 @@ enum class HostPhase {
   kRunning,
   kEnded,
   kFailed,  // it will not take part
-  kLost,    // it took part, and the line to it broke
+  kLost,    // it took part, and the line to it broke, or its agent found no coordinator
 };
 
 // A connection that is missing between two hosts.
@@ -81,21 +88,28 @@ struct HostState {
   std::vector<int> tried = {};  // the others that it was asked to reach
   std::vector<Gap> gaps = {};   // those that it does not
   std::optional<int> node_rank = {};
+  std::string heard = {};  // the first line of the shell there, from before an agent answered: it logged in
   bool quiet_is_told = false;
-  int exit_code = 0;     // of kEnded and kFailed
-  std::string why = {};  // of kFailed and kLost
+  bool again = false;                   // it was lost, and is called again
+  std::optional<Millis> again_at = {};  // of kLost: when
+  int brief_lives = 0;                  // of its agents, in a row
+  bool over = false;                    // its agent knows that the run is over
+  int exit_code = 0;                    // of kEnded and kFailed
+  std::string why = {};                 // of kFailed and kLost
 };
 
 struct LaunchState {
   LaunchSettings settings;
   std::vector<HostState> hosts;
   FanOut fan_out;
-  std::optional<int> first;   // the host that hosts the coordinator
-  std::vector<int> may_lead;  // the first host and its successors; empty: it has none
-  bool begun = false;         // the first host was told to begin, the others at least when it has
-  bool too_few = false;       // hosts were lost, and the others told to stop
-  int signals = 0;            // number of signals that the user sent
-  int signal = 0;             // the first of them
+  std::optional<int> first;            // the host that hosts the coordinator
+  std::vector<int> may_lead;           // the first host and its successors; empty: it has none
+  bool begun = false;                  // the first host was told to begin, the others at least when it has
+  bool too_few = false;                // hosts were lost, and the others told to stop
+  bool over = false;                   // the run is, as an agent knows
+  std::optional<Millis> late_at = {};  // when agents that do not know it are told to stop
+  int signals = 0;                     // number of signals that the user sent
+  int signal = 0;                      // the first of them
   bool finished = false;
 };
 
@@ -119,6 +133,11 @@ struct Seen {
   int host;
   std::vector<ProbeResult> results;  // in the order of AskToLook
 };
+// The shell there printed its first line, and no agent has answered yet.
+struct Heard {
+  int host;
+  std::string line;
+};
 // Its remote shell has ended without a last word.
 struct Gone {
   int host;
@@ -126,6 +145,10 @@ struct Gone {
 };
 // The agent there begins, and holds no port any more. The last event of a detached job that its launch sees.
 struct Begun {
+  int host;
+};
+// The coordinator has told the agent there that the run is over.
+struct Over {
   int host;
 };
 struct Ended {
@@ -144,8 +167,9 @@ struct Tick {};
 
 using LaunchEvent =
     std::variant<launch_event::Begin, launch_event::Answered, launch_event::Planned, launch_event::Refused,
-                 launch_event::Seen, launch_event::Gone, launch_event::Quiet, launch_event::Begun,
-                 launch_event::Ended, launch_event::Told, launch_event::Tick>;
+                 launch_event::Seen, launch_event::Heard, launch_event::Gone, launch_event::Quiet,
+                 launch_event::Begun, launch_event::Over, launch_event::Ended, launch_event::Told,
+                 launch_event::Tick>;
 
 namespace launch_action {
 struct Dial {
@@ -213,14 +237,16 @@ std::optional<Millis> next_deadline(const LaunchState& state);
 // Each host tries to reach at most this many others: all of up to 64 hosts, else those behind it in a ring.
 inline constexpr std::size_t kMostTried = 63;
 
-// ssh's limit for the connection alone: it is below kAnswerTime, so ssh still tells why there is none.
-inline constexpr Millis kConnectTime = 10'000;
-// The time for an agent to answer, from the dialling on: a shell may be slow, or wait for an answer to a
-// question.
-inline constexpr Millis kAnswerTime = 30'000;
 // A host that is silent for this long is reported.
 inline constexpr Millis kQuiet = 8'000;
-// The limit in place of kAnswerTime if dtrun is brought there first, and for an agent's answers to requests.
+// The limit in place of the answer_time if dtrun is brought there first, and for an agent's answers to
+// requests.
 inline constexpr Millis kPatience = 600'000;
+// From the loss of a host, or a call that failed, to the next call.
+inline constexpr Millis kCallAgain = 2'000;
+// Twice as long, up to 64 s, each time that its agent lived for less than this.
+inline constexpr Millis kBriefLife = 30'000;
+// An agent that has not heard by then that the run is over is out of touch with it.
+inline constexpr Millis kHeardOfEnd = 30'000;
 
 }  // namespace dtrun::cmd

@@ -12,15 +12,16 @@ namespace dtrun::rendezvous {
 namespace {
 
 constexpr char kSilent[] = "stopped giving heartbeats";
+constexpr char kRaised[] = "raised an error and did not end";
 
 using Standings = std::map<int, StackLocation>;
 using Ranks = std::vector<int>;
 struct Suspicion {
   Ranks suspects;
   std::string one, several;  // the verdict's verb phrase for one worker and for several
+  bool known = false;        // no inference
 };
 
-bool is_silent(Activity activity) { return activity == Activity::kSilent; }
 bool computes(Activity activity) { return activity == Activity::kComputes; }
 
 Ranks ranks_that(const Standings& locations, const std::function<bool(Activity)>& fits) {
@@ -32,7 +33,7 @@ Ranks ranks_that(const Standings& locations, const std::function<bool(Activity)>
 
 // Where all compute, all of them get nowhere.
 Ranks hung(const Standings& locations) {
-  if (Ranks silent = ranks_that(locations, is_silent); !silent.empty()) return silent;
+  if (Ranks known = ranks_that(locations, is_at_fault); !known.empty()) return known;
   Ranks standing = ranks_that(locations, std::not_fn(computes));
   return !standing.empty() ? standing : ranks_that(locations, computes);
 }
@@ -50,8 +51,11 @@ std::vector<std::pair<std::string, Ranks>> grouped(const Standings& locations) {
 
 Suspicion verdict_on(const Standings& locations, const std::vector<std::pair<std::string, Ranks>>& groups) {
   const std::size_t all = locations.size();
-  if (Ranks silent = ranks_that(locations, is_silent); !silent.empty())
-    return {std::move(silent), kSilent, kSilent};
+  for (const auto& [activity, words] :
+       {std::pair{Activity::kRaised, kRaised}, {Activity::kSilent, kSilent}}) {
+    Ranks known = ranks_that(locations, [wanted = activity](Activity one) { return one == wanted; });
+    if (!known.empty()) return {std::move(known), words, words, true};
+  }
   if (Ranks busy = ranks_that(locations, computes); !busy.empty() && busy.size() < all)
     return {std::move(busy), "which computes", "which compute"};
   if (Ranks elsewhere = ranks_that(locations, [](Activity s) { return s == Activity::kElsewhere; });
@@ -80,7 +84,7 @@ std::string text_of(const Suspicion& verdict, const Standings& locations, std::s
   if (too_many) ranges.resize(kMaxRanges);
   const std::string who = ranks_text(ranges) + (too_many ? ", …" : "") +
                           (hosts.size() > 1 && theirs.size() == 1 ? " on " + *theirs.begin() : "");
-  if (verdict.one == kSilent) return who + " " + kSilent;  // this is known
+  if (verdict.known) return who + " " + verdict.one;
   return "likely cause: " + who + ", " + (verdict.suspects.size() == 1 ? verdict.one : verdict.several);
 }
 

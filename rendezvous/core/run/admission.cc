@@ -29,6 +29,12 @@ std::string words_at(const std::vector<std::string>& words, std::size_t at) {
   return "\"" + text + (at + 1 < words.size() ? " …" : "") + "\"";
 }
 
+std::string name_in(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
+  return std::ranges::find(words, word) != words.end();
+}
+
 Refusal other_protocol(int theirs) {
   const std::string ours = std::to_string(kRendezvousProtocol), other = std::to_string(theirs);
   return {{.reason = Rejected::kOtherProtocol,
@@ -37,6 +43,16 @@ Refusal other_protocol(int theirs) {
                       " there): install both from one build, and start a `dtrun store` of an older one again",
            .job = ""},
           "it is of another version of dtrun (rendezvous protocol " + other + ", and " + ours + " here)"};
+}
+
+// Two jobs that do not know of each other, most likely: both may have left the run id at its default.
+Refusal other_program(const Settings& run, const std::string& ours, const std::string& theirs) {
+  return {{.reason = Rejected::kOtherSettings,
+           .message = "this node starts " + theirs + ", but run \"" + run.run_id + "\", which " + run.host +
+                      " joined first, starts " + ours + ": another program is another job. Give it a " +
+                      "--rdzv_id of its own, and another port unless a `dtrun store` serves both",
+           .job = ""},
+          "it starts " + theirs + ", and this run " + ours + "; another job needs a --rdzv_id of its own"};
 }
 
 Refusal other_settings(const std::string& option, const std::string& theirs, const std::string& ours) {
@@ -116,6 +132,8 @@ std::optional<Refusal> refuse_other(const Settings& run, const Join& join) {
                                "\"; give all agents the same --rdzv_id, or this run an endpoint of its own",
                     .job = ""},
                    "it asked for run \"" + join.run_id + "\", and this is run \"" + run.run_id + "\""};
+  const std::string theirs = program_of(join.command), ours = program_of(run.command);
+  if (!theirs.empty() && !ours.empty() && theirs != ours) return other_program(run, ours, theirs);
   if (join.min_nodes != run.min_nodes || join.max_nodes != run.max_nodes)
     return other_settings("--nnodes", nnodes(join.min_nodes, join.max_nodes),
                           nnodes(run.min_nodes, run.max_nodes));
@@ -142,15 +160,33 @@ std::optional<Refusal> refuse_other(const Settings& run, const Join& join) {
   if (join.job != run.job)
     return Refusal{{.reason = Rejected::kOtherJob,
                     .message = "the job differs from the one of the agent that joined run \"" + run.run_id +
-                               "\" first; start every agent of a run with the same config",
+                               "\" first; start every agent of a run with the same config, or give another " +
+                               "job a --rdzv_id of its own",
                     .job = run.job},
-                   "its config is another one (its own terminal names the difference)"};
+                   "its config is another one (its own terminal names the difference); another job needs a "
+                   "--rdzv_id of its own"};
   if (is_other(join.device, run.device) || join.gpu != run.gpu) return other_device(run, join);
   if (join.node_rank >= run.max_nodes)
     return refusal(Rejected::kNodeRankTaken, "--node_rank " + std::to_string(join.node_rank) +
                                                  " is not below the " + std::to_string(run.max_nodes) +
                                                  " nodes of --nnodes");
   return std::nullopt;
+}
+
+std::string program_of(const std::vector<std::string>& command) {
+  if (command.empty()) return "";
+  std::string name = name_in(command.front());
+  const bool python = name.starts_with("python") || name.starts_with("pypy");
+  const bool shell = is_one_of(name, {"sh", "bash", "dash", "ksh", "zsh"});
+  if (!python && !shell) return name;
+  for (std::size_t i = 1; i < command.size(); ++i) {
+    const std::string& word = command[i];
+    if (python && word == "-m") return i + 1 < command.size() ? command[i + 1] : name;
+    if (!word.starts_with('-')) return name_in(word);
+    if (word.ends_with('c') && !word.starts_with("--")) return name;  // its text may be of one node
+    if (is_one_of(word, {"-W", "-X", "-o"})) ++i;
+  }
+  return name;
 }
 
 std::string other_command(const Settings& run, const Join& join) {

@@ -12,7 +12,8 @@
 namespace dtrun::rendezvous {
 
 // The settings of the run's first member. The other members have to ask for the same run id, job, node counts
-// and restarts, and to compute on the same kind of device; their times are not compared.
+// and restarts, to start the same program, and to compute on the same kind of device; their times are not
+// compared.
 struct Settings {
   std::string run_id;
   std::string job;
@@ -24,7 +25,7 @@ struct Settings {
   Millis heartbeat_timeout = 0;
   bool in_memory_recovery = false;
   std::string device, gpu;
-  std::string host;  // of that member, as its command below: a difference is told, not refused
+  std::string host;  // of that member, as its command below: other arguments are told, not refused
   std::vector<std::string> command;
 };
 
@@ -40,6 +41,10 @@ std::optional<Refusal> refuse_malformed(const Join& join);
 
 // The reason why `join` does not belong to the run; none if it does.
 std::optional<Refusal> refuse_other(const Settings& run, const Join& join);
+
+// The program that a command starts, without its folder: a script or module rather than its interpreter, but
+// the shell or interpreter for "sh -c TEXT". Options stay out: each node may have its own.
+std::string program_of(const std::vector<std::string>& command);
 
 // How the member's command differs from the run's, as a sentence; empty if it does not.
 std::string other_command(const Settings& run, const Join& join);

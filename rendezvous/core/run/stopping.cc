@@ -70,7 +70,9 @@ void Stopping::on_stopped(int rank, const Stopped& stopped) {
     s_.current.failures.note(outcome, explained());
     if (is_failure(outcome) && !outcome.collateral) break_generation(Cause::kFailure, describe(outcome));
   }
-  break_generation(Cause::kStoppedByItself, s_.current.membership->nodes[rank].host + " stopped by itself");
+  const std::string& host = s_.current.membership->nodes[rank].host;
+  stopped.parted ? break_generation(Cause::kLoss, host + " was out of touch")
+                 : break_generation(Cause::kStoppedByItself, host + " stopped by itself");
 }
 
 void Stopping::break_generation(Cause cause, const std::string& why) {

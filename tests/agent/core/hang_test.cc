@@ -437,18 +437,80 @@ TEST_CASE("nothing is overdue right after this process itself stood still, nor w
 }
 
 TEST_CASE("what is told by default is told of nobody else, and an option sets the time of all") {
-  const HangSettings trainer = hang_settings(0, 0, {}, true), program = hang_settings(0, 0, {}, false);
-  CHECK_FALSE(trainer.ends());
+  const HangSettings trainer = hang_settings(0, 0, {}, true, 30000),
+                     program = hang_settings(0, 0, {}, false, 30000);
+  CHECK(trainer.heartbeat_timeout + trainer.stall_timeout == 0);
+  CHECK(trainer.raised_timeout == 30000);
+  CHECK(hang_settings(0, 0, {}, true, 0).raised_timeout == 1000);
   CHECK(trainer.silence_notice == 300000);
   CHECK(trainer.wait_notice == 30000);
   CHECK(trainer.idle_notice == 0);
   CHECK(program.idle_notice == 600000);
   CHECK(program.wait_notice == 0);
-  CHECK(hang_settings(0, 0, 60000, true).wait_notice == 30000);
-  CHECK(hang_settings(0, 0, 5000, true).wait_notice == 5000);
-  CHECK(hang_settings(0, 0, 60000, false).idle_notice == 60000);
-  CHECK_FALSE(hang_settings(7, 8, 0, false).tells());
-  CHECK(hang_settings(7, 8, 0, false).ends());
+  CHECK(hang_settings(0, 0, 60000, true, 30000).wait_notice == 30000);
+  CHECK(hang_settings(0, 0, 5000, true, 30000).wait_notice == 5000);
+  CHECK(hang_settings(0, 0, 60000, false, 30000).idle_notice == 60000);
+  CHECK_FALSE(hang_settings(7, 8, 0, false, 30000).tells());
+  CHECK(hang_settings(7, 8, 0, false, 30000).ends());
+}
+
+TEST_CASE("a worker that wrote its error file has some time to end, and only that worker hangs") {
+  Node node({.raised_timeout = 30000}, 3);
+  node.passes(100000);
+  node.signs[1].raised = true;
+  CHECK(node.passes(29000).empty());
+  const auto hung = node.passes(10000);
+  REQUIRE(hung.size() == 1);
+  CHECK(hung[0].local_rank == 1);
+  CHECK(hung[0].raised);
+}
+
+TEST_CASE("a program that caught its error and goes on does not hang") {
+  Node node({.raised_timeout = 30000}, 1);
+  node.passes(1000);
+  node.signs[0].raised = true;
+  for (int i = 0; i < 20; ++i) {
+    if (i % 3 == 0) node.signs[0].output_bytes += 10;
+    if (i % 3 == 1) node.signs[0].cpu_ms += 5000;
+    if (i % 3 == 2) node.signs[0].beat = node.signs[0].beat.value_or(0) + 1;
+    CHECK(node.passes(20000).empty());
+  }
+  CHECK(node.passes(40000).size() == 1);
+}
+
+TEST_CASE("where all stand still, those that raised an error are at fault") {
+  Node node({.stall_timeout = 4000, .raised_timeout = 30000}, 3);
+  node.passes(1000);
+  node.signs[2].raised = true;
+  const auto hung = node.passes(10000);
+  REQUIRE(hung.size() == 1);
+  CHECK(hung[0].local_rank == 2);
+  CHECK(hung[0].stalled);
+  CHECK(hung[0].raised);
+}
+
+TEST_CASE("a traceback that is the last word of a worker is told from one that it went on after") {
+  const std::vector<std::string> raised = {"loss 3.1",
+                                           "Traceback (most recent call last):",
+                                           "  File \"train.py\", line 9, in <module>",
+                                           "    step()",
+                                           "RuntimeError: boom",
+                                           "  with more of it",
+                                           "and more"};
+  CHECK(ends_in_traceback(raised));
+  std::vector<std::string> torch;
+  for (const std::string& line : raised) torch.push_back("[rank1]: " + line);
+  CHECK(ends_in_traceback(torch));
+  CHECK(ends_in_traceback(
+      {"  File \"x.py\", line 1", "    ^^^^", "torch.OutOfMemoryError: CUDA out of memory."}));
+  CHECK(ends_in_traceback({"  File \"x.py\", line 1", "    raise", "KeyboardInterrupt"}));
+  std::vector<std::string> went_on = raised;
+  for (int i = 0; i < 5; ++i) went_on.push_back("step " + std::to_string(i));
+  CHECK_FALSE(ends_in_traceback(went_on));
+  CHECK_FALSE(ends_in_traceback({}));
+  CHECK_FALSE(ends_in_traceback({"Error: no frames"}));
+  CHECK_FALSE(ends_in_traceback({"  File \"x.py\", line 1", "    frames whose end is not there"}));
+  CHECK_FALSE(ends_in_traceback({"  File \"x.py\", line 1", "two words: no error's name"}));
 }
 
 }  // namespace dtrun::hang_test

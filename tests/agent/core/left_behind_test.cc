@@ -17,7 +17,7 @@ TEST_CASE("what is left behind is counted, and three of it are named") {
 
 TEST_CASE("a long script is named by its begin, on one line, and without what a terminal would obey") {
   CHECK(left_behind_text({"sh -c x\ny\tz\rw\x1b[2J"}, "rank 0") ==
-        "1 process that rank 0 left behind (sh -c x y z w?[2J)");
+        "1 process that rank 0 left behind (sh -c x y z w)");
   const std::string most(60, 'x');
   CHECK(left_behind_text({most}, "rank 0") == "1 process that rank 0 left behind (" + most + ")");
   CHECK(left_behind_text({most + "x"}, "rank 0") == "1 process that rank 0 left behind (" + most + "…)");

@@ -74,6 +74,27 @@ TEST_CASE("by the counter alone each kill explains one death, and what was befor
   CHECK_FALSE(watch.killed_another());
 }
 
+TEST_CASE("a kill of long ago explains no death") {
+  using namespace std::chrono_literals;
+  const Folder folder;
+  const fs::path counter = folder.path() / "memory.events";
+  write(counter, "oom_kill 0\n");
+  OomWatch watch(counter, "");
+  std::chrono::steady_clock::time_point now{1h};
+  watch.forget_old(now);
+  write(counter, "oom_kill 1\n");
+  watch.forget_old(now += 29s);
+  CHECK(watch.killed_another());
+  write(counter, "oom_kill 2\n");
+  watch.forget_old(now += 31s);
+  watch.forget_old(now += 29s);
+  CHECK(watch.killed_another());
+  write(counter, "oom_kill 3\n");
+  watch.forget_old(now += 31s);
+  watch.forget_old(now += 31s);
+  CHECK_FALSE(watch.killed_another());
+}
+
 TEST_CASE("the kernel's log tells which death it was") {
   Folder folder;
   const fs::path counter = folder.path() / "memory.events", log = folder.path() / "kmsg";
@@ -93,12 +114,14 @@ TEST_CASE("a worker that the kernel kills for want of memory is reported as such
   const dtrun::test::MemoryGroup group(100 << 20);
   if (!group.there()) return dtrun::test::skip("no control group can be made here");
   const std::string shell = dtrun::test::shell_text({binary("test_worker"), "eat"}) + "; exit $?";
+  const std::string loader = dtrun::test::shell_text({binary("test_worker"), "eat"}) + " & wait $! || exit 1";
   const std::pair<std::vector<std::string>, std::string> programs[] = {
       {agent_with({"--nproc", "2"}, {"eat"}), "signal 9 (SIGKILL): out of memory\n"},
-      {agent({"--nproc", "2", "--", "/bin/sh", "-c", shell}), "exit code 137: out of memory\n"}};
+      {agent({"--nproc", "2", "--", "/bin/sh", "-c", shell}), "exit code 137: out of memory\n"},
+      {agent({"--nproc", "2", "--", "/bin/sh", "-c", loader}), "exit code 1: out of memory\n"}};
   for (const auto& [argv, ending] : programs) {
     Process job(group.with(argv));
-    CHECK(job.wait() == 137);
+    CHECK(job.wait() == (ending.starts_with("exit code 1:") ? 1 : 137));
     CHECK(job.err().find("failed first: " + ending) != std::string::npos);
   }
 }

@@ -62,7 +62,8 @@ TEST_CASE("a terminal that takes nothing holds nobody up, and loses no byte") {
     {
       const OwnTerminal terminal;
       Loop loop;
-      TerminalConsole console(loop, dtrun::ColourMode::kAuto, [](bool) {});
+      Disk disk(loop);
+      TerminalConsole console(loop, disk, dtrun::ColourMode::kAuto, [](bool) {});
       std::promise<void> written;
       std::atomic<bool> all_read = false;
       std::thread reader([&] {

@@ -79,7 +79,8 @@ TEST_CASE("the agent's messages are one line each") {
         "7\"}}\n");
   message.mutable_stop()->set_kind(control::Stop::PAUSE_AFTER_STEP);
   message.mutable_stop()->set_reason("a\nb");
-  CHECK(to_json_line(message) == "{\"stop\":{\"kind\":\"PAUSE_AFTER_STEP\",\"reason\":\"a\\nb\"}}\n");
+  CHECK(to_json_line(message) ==
+        "{\"stop\":{\"kind\":\"PAUSE_AFTER_STEP\",\"reason\":\"a\\nb\",\"leaves\":false}}\n");
   control::KvReply& kv = *message.mutable_kv();
   kv.set_id(4);
   kv.set_ok(true);

@@ -113,7 +113,7 @@ TEST_CASE("what is no host, or more than one, names its line and what was expect
 
 TEST_CASE("nothing that ssh would take for an option, or a shell for a command, is a host") {
   for (const char* text : {"-oProxyCommand=x", "ada@-x", "$(reboot)", "a;b", "a`b`", "@a", "-ada@a", "a|b",
-                           "a&b", "'a'", "\x01", "a\x7f", "a\033[2J", "ssh://a:22"}) {
+                           "a&b", "'a'", "\x01", "a\x7f", "a\033[2J", "ssh://a:22", "ssh://ada@a:2222"}) {
     CAPTURE(text);
     const auto message = read_file(text);
     CHECK(message.starts_with("hosts:1: "));

@@ -106,6 +106,12 @@ TEST_CASE("logins that would need a prompt") {
         "Received disconnect from 10.0.0.7 port 22:2: Too many authentication failures");
 }
 
+TEST_CASE("a login to try by hand has the words of --ssh") {
+  const auto failure = ssh_failure(255, "ada@h: Permission denied (publickey).\r\n", kHost, "ssh -p 2222");
+  CHECK(failure.remedy.starts_with(
+      "a login without a prompt must work: ssh -p 2222 -o BatchMode=yes ada@node3 true"));
+}
+
 TEST_CASE("names and ways that lead nowhere") {
   check(255, "ssh: Could not resolve hostname node3: Name or service not known\r\n", SshFailure::kUnknownHost,
         "ssh: Could not resolve hostname node3: Name or service not known");

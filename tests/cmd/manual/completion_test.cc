@@ -330,7 +330,10 @@ TEST_CASE(
   CHECK(command.err().find("dtrun completion ksh: expected bash, zsh, fish or tcsh") != std::string::npos);
   Process none({kDtrun, "completion"});
   CHECK(none.wait() == 64);
-  CHECK(none.err() == "dtrun: dtrun completion needs bash|zsh|fish|tcsh (dtrun completion --help)\n");
+  CHECK(none.err() ==
+        "dtrun: dtrun completion needs bash|zsh|fish|tcsh: dtrun completion [options] bash|zsh|fish|tcsh "
+        "(dtrun "
+        "completion --help)\n");
 }
 
 }  // namespace dtrun::completion_test

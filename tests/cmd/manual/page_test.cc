@@ -124,7 +124,10 @@ TEST_CASE("the config's page has every key with what is allowed and its default"
   // Without its line breaks.
   const std::string text = std::regex_replace(as_markdown(config_page()), std::regex("\n  "), " ");
   for (const char* line :
-       {"* `output_dir`: ", "Relative paths are relative to the working directory. Must be given.",
+       {"* `output_dir`: ",
+        "Relative paths are relative to the working directory; ~/ is the home, here and in other paths. Must "
+        "be "
+        "given.",
         "* `train.warmup_steps`: ", "Allowed: more than 0, at most 1000000. [0.01]",
         "* `train.optim`: The optimizer, as in torch.optim. Allowed: \"sgd\" or \"adamw\". [\"sgd\"]",
         "* `launch.log_dir`: Directory for the workers' output, as --log_dir.\n"}) {

@@ -46,6 +46,23 @@ TEST_CASE("both spellings of an option work, with '=' and with a space") {
   }
 }
 
+TEST_CASE("options behind a config are dtrun's, those behind a program are the program's") {
+  using Words = std::vector<std::string>;
+  const auto parsed = parse({"--nnodes", "2", "c.json", "a=1", "--nproc_per_node", "4", "b=-2", "--dry-run"});
+  CHECK(value(parsed, "nproc_per_node") == "4 from --nproc_per_node");
+  CHECK(value(parsed, "nnodes") == "2 from --nnodes");
+  CHECK(parsed.value().flag("dry_run"));
+  CHECK(parsed.value().program == Words{"c.json", "a=1", "b=-2"});
+  CHECK(value(parse({"--nnodes", "2", "c.json", "--nnodes=3"}), "nnodes") == "3 from --nnodes");
+  CHECK(error(parse({"c.json", "--nproc_per_nide", "4"})).find("--nproc_per_node") != std::string::npos);
+  CHECK(error(parse({"c.json", "--nnodes"})).find("needs a value") != std::string::npos);
+  CHECK(parse({"x.py", "--nnodes", "2"}).value().program == Words{"x.py", "--nnodes", "2"});
+  CHECK(parse({"--", "c.json", "--nnodes", "2"}).value().program == Words{"c.json", "--nnodes", "2"});
+  CHECK(parse({"--no_python", "c.json", "--nnodes", "2"}).value().program ==
+        Words{"c.json", "--nnodes", "2"});
+  CHECK(parse({"c.json", "--", "x"}).value().program == Words{"c.json", "--", "x"});
+}
+
 TEST_CASE("a flag wins over DTRUN_*, which wins over PET_*") {
   CHECK(value(parse({"--nnodes", "2", "x"}, {{"DTRUN_NNODES", "3"}, {"PET_NNODES", "4"}}), "nnodes") ==
         "2 from --nnodes");
@@ -59,9 +76,9 @@ TEST_CASE("the last of a repeated option counts") {
 }
 
 TEST_CASE("everything from the program on belongs to the program, options included") {
-  const auto parsed = parse({"--standalone", "train.json", "--nnodes", "5", "a=b"});
+  const auto parsed = parse({"--standalone", "train.py", "--nnodes", "5", "a=b"});
   REQUIRE(parsed.ok());
-  CHECK(parsed.value().program == std::vector<std::string>{"train.json", "--nnodes", "5", "a=b"});
+  CHECK(parsed.value().program == std::vector<std::string>{"train.py", "--nnodes", "5", "a=b"});
   CHECK_FALSE(parsed.value().has("nnodes"));
   CHECK_FALSE(parsed.value().program_is_verbatim);
 }

@@ -31,14 +31,20 @@ TEST_CASE("the endpoint may be a name, an IPv4 or an IPv6 address, with or witho
   CHECK(endpoint("node0") == "node0 29400");
   CHECK(endpoint("node0:1234") == "node0 1234");
   CHECK(endpoint("10.0.0.1:1234") == "10.0.0.1 1234");
-  CHECK(endpoint("fe80::1") == "fe80::1 29400");
-  CHECK(endpoint("[fe80::1]") == "fe80::1 29400");
-  CHECK(endpoint("[fe80::1]:1234") == "fe80::1 1234");
+  CHECK(endpoint("fd77::1") == "fd77::1 29400");
+  CHECK(endpoint("[fd77::1]") == "fd77::1 29400");
+  CHECK(endpoint("[fd77::1]:1234") == "fd77::1 1234");
   for (const char* wrong : {"node0:", "node0:0", "node0:65536", "node0:http", "[::1", "[::1]x", ":29400",
                             "http://node0:1", " node0:1", "node0 node1", "user@node0"}) {
     CHECK_MESSAGE(bad({"--nnodes", "2", "--rdzv_endpoint", wrong, "--", "x"}).find("--rdzv_endpoint=") == 0,
                   wrong);
   }
+}
+
+TEST_CASE("an address of a single link is no endpoint for several nodes") {
+  for (const char* text : {"fe80::1", "[fe80::1%eth0]:1234"})
+    CHECK(bad({"--nnodes", "2", "--rdzv_endpoint", text, "--", "x"}).find("single link") !=
+          std::string::npos);
 }
 
 TEST_CASE("an address for peers is refused if nothing can resolve it, and an empty one is none") {
@@ -162,6 +168,26 @@ TEST_CASE("the env backend takes its place in the world from the environment") {
   outside["RANK"] = "4";
   CHECK(bad({"--rdzv_backend", "env", "--", "x"}, kExitUsage, outside).find("less than WORLD_SIZE") !=
         std::string::npos);
+}
+
+TEST_CASE("MASTER_PORT moves off the port at which the nodes meet, and a line says so") {
+  const auto moved = [](std::vector<std::string> words, const Variables& variables = {}) {
+    words.insert(words.end(), {"--", "x"});
+    const Planned planned = plan(words, variables);
+    REQUIRE(planned.spec.ok());
+    const bool told = std::ranges::any_of(
+        planned.notices, [](const auto& text) { return text.starts_with("MASTER_PORT is "); });
+    const int port = planned.spec.value().rendezvous.master_port;
+    CHECK(told == (port != 5000));
+    return port;
+  };
+  const auto pod =
+      Variables{{"PET_NNODES", "2"}, {"PET_RDZV_ENDPOINT", "h:5000"}, {"PET_MASTER_PORT", "5000"}};
+  CHECK(moved({"--nnodes", "2", "--rdzv_endpoint", "h:5000", "--master_port", "5000"}) == 5001);
+  CHECK(moved({"--nnodes", "1", "--rdzv_endpoint", "h:5000", "--master_port", "5000"}) == 5001);
+  CHECK(moved({}, pod) == 5001);
+  CHECK(moved({"--nnodes", "2", "--rdzv_endpoint", "h:5001", "--master_port", "5000"}) == 5000);
+  CHECK(moved({"--standalone", "--rdzv_endpoint", "h:5000", "--master_port", "5000"}) == 5000);
 }
 
 TEST_CASE("--master_addr and --master_port without an endpoint are torchrun's static rendezvous") {

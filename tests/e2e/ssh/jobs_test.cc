@@ -157,6 +157,44 @@ TEST_CASE("the host with the coordinator is lost: another one takes over, and th
   for (int host = 0; host < 3; ++host) CHECK_MESSAGE(is_idle(hosts, host), running_on(hosts, host));
 }
 
+TEST_CASE("a host of a range that was lost gets an agent again, and takes part") {
+  if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
+  const SshHosts hosts({.hosts = alike(2)});
+  put_config(hosts);
+  const auto out = [&](int host) { return hosts.seen_from_here(host, "/home/ada/out"); };
+  Process job(launch(hosts, 2,
+                     {"--nnodes", "1:2", "--nproc_per_node", "1", "--lanes", "1", "job.json",
+                      "output_dir=out", "train.eval_steps=0", "train.logging_steps=1", "train.save_steps=20",
+                      "train.lr_scheduler_type=constant", kEndless}));
+  REQUIRE_MESSAGE(trains(out(0), 30), job.err());
+  const auto goes_on_with_both = [&](long steps) {
+    return eventually([&] {
+      return contains(job.err(), "going on with 2 workers on 2 nodes") &&
+             std::max(steps_done(out(0)), steps_done(out(1))) > steps;
+    });
+  };
+  SUBCASE("its cable was cut until its line was given up") {
+    hosts.cut(1);
+    CHECK_MESSAGE(job.wait_for_err("node1: the line to it is gone", Process::Duration(150000)), job.err());
+    CHECK_MESSAGE(job.wait_for_err("going on with 1 worker on 1 node"), job.err());
+    const long steps = steps_done(out(0));
+    hosts.mend(1);
+    CHECK_MESSAGE(job.wait_for_err("node1 is back", Process::Duration(150000)), job.err());
+    CHECK_MESSAGE(goes_on_with_both(steps + 20), job.err());
+  }
+  SUBCASE("its agent was killed, and the coordinator with it") {
+    for (const SshHosts::Running& process : hosts.processes(0))
+      if (contains(process.command, "dtrun agent")) kill(process.pid, SIGKILL);
+    CHECK_MESSAGE(job.wait_for_err("node0: the line to it is gone"), job.err());
+    CHECK_MESSAGE(goes_on_with_both(std::max(steps_done(out(0)), steps_done(out(1))) + 20), job.err());
+  }
+  job.signal(SIGTERM);
+  CHECK_MESSAGE(job.wait() == 128 + SIGTERM, job.err());
+  CHECK_MESSAGE(!contains(job.err(), "failed ("), job.err());
+  MESSAGE(job.err());
+  for (int host = 0; host < 2; ++host) CHECK_MESSAGE(is_idle(hosts, host), running_on(hosts, host));
+}
+
 TEST_CASE("a worker has neither the user's ssh agent nor a forwarded port, unless --ssh says so") {
   if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
   const SshHosts hosts({.hosts = alike(1)});

@@ -5,7 +5,9 @@ $KIT_FAULTS is a list "NAME:RANK:STEP,…". Each happens once in a job, however 
 says that it has. forward, reduce (in the all-reduce), update (after opt.step()), begin (before the block) kill the rank;
 average kills a rank whose twins are in job.average, raise is an error of the script's own, asleep waits before the
 collective, lag waits until the agent says something, and half a second more, before the rank asks for the next step, and torn
-adds a collective after the update, in which the rank dies. Of a generation in place of a step: meet kills a rank whose
+adds a collective after the update, in which the rank dies. hold waits in the block for the file "go-STEP" in $KIT_ONCE. exit, quit
+(os._exit), break, skip (`continue` in the block), unbegun (before it), twice and alone (a barrier) are ranks that leave their
+peers, and stop calls job.stop(). Of a generation in place of a step: meet kills a rank whose
 peers do not know yet where to reach it, connect one whose peers do, and regroup one that has met them."""
 
 import hashlib
@@ -98,7 +100,15 @@ else:
 opt = torch.optim.AdamW(model.parameters(), lr=1e-3)
 sched = torch.optim.lr_scheduler.LinearLR(opt, total_iters=200)
 job.keep(model=model, opt=opt, sched=sched)
-say("loaded", generation=job.generation)
+start, checkpoint = 0, pathlib.Path(os.environ["KIT_ONCE"]) / "checkpoint"  # every KIT_EVERY steps
+if option("EVERY", 0) and checkpoint.exists():
+    loaded = torch.load(checkpoint)
+    start = loaded["step"]
+    for thing, state in zip((model, opt, sched), loaded["states"]):
+        thing.load_state_dict(state)
+say("loaded", generation=job.generation, start=start)
+while start and not checkpoint.with_name("late").exists():  # the others go on
+    time.sleep(0.01)
 
 
 class At:  # a generation, in place of a step
@@ -129,11 +139,27 @@ def wait_for_peers(store, key, seconds, wait=AgentStore._wait):
 AgentStore.set, AgentStore._wait = tell_peers, wait_for_peers
 
 
-for step in job.steps(option("STEPS", 100), data, min_workers=option("MIN", 1)):
+for step in job.steps(option("STEPS", 100), data, start=start, min_workers=option("MIN", 1)):
     if strikes("begin", step):
         dies()
+    if strikes("unbegun", step):
+        continue
     with step as (x, y, which):
         x, y = x.to(device), y.to(device)
+        if strikes("exit", step):
+            sys.exit(0)
+        if strikes("quit", step):
+            os._exit(0)
+        if strikes("skip", step):
+            continue
+        if strikes("stop", step):
+            job.stop()
+        if strikes("alone", step):
+            torch.distributed.barrier()
+        if strikes("hold", step):
+            say("holds", step=step.number)
+            while not checkpoint.with_name(f"go-{step.number}").exists():
+                time.sleep(0.01)
         opt.zero_grad()
         if strikes("asleep", step):
             time.sleep(1e6)
@@ -173,6 +199,14 @@ for step in job.steps(option("STEPS", 100), data, min_workers=option("MIN", 1)):
     if step.committed:
         say("step", step=step.number, rank=job.rank, world=job.world_size, gen=job.generation,
             place=job.rank % unit, hash=digest(model.parameters()), samples=which.tolist())
+    if option("EVERY", 0) and step.committed and job.rank == 0 and job.done % option("EVERY", 0) == 0:
+        torch.save({"step": job.done, "states": [thing.state_dict() for thing in (model, opt, sched)]}, checkpoint.with_name("new"))
+        checkpoint.with_name("new").replace(checkpoint)
+    if strikes("break", step):
+        break
+    if strikes("twice", step):
+        with step:
+            pass
     if strikes("lag", step):
         say("lagging")
         job.agent.over.wait()

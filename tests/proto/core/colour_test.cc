@@ -73,8 +73,8 @@ TEST_CASE("of a line from elsewhere the palette's own colours stay, and nothing 
   CHECK(painted_line("plain") == "plain");
   CHECK(painted_line("") == "");
   CHECK(painted_line("\x1b[1;31mred") == "\x1b[1;31mred\x1b[0m");
-  CHECK(painted_line("\x1b[2Ja\x1b]0;title\x07\x1b[36mb\x1b[0m\x1b") == "?[2Ja?]0;title?\x1b[36mb\x1b[0m?");
-  CHECK(painted_line("\u009b2J\x1b[8mhidden") == "?2J?[8mhidden");
+  CHECK(painted_line("\x1b[2Ja\x1b]0;title\x07\x1b[36mb\x1b[0m\x1b") == "a\x1b[36mb\x1b[0m?");
+  CHECK(painted_line("\u009b2J\x1b[8mhidden") == "?2Jhidden");
   CHECK(painted_line("\x1b[36") == "?[36");
 }
 

@@ -24,6 +24,15 @@ TEST_CASE("two letters that changed places are one mistake") {
   CHECK(nearest_name("dgs", names) == "");
 }
 
+TEST_CASE("the first word of a single name finds it") {
+  CHECK(nearest_name("node", kNames) == "nnodes");
+  CHECK(nearest_name("nproc", kNames) == "nproc_per_node");
+  const std::vector<std::string> names = {"label_column", "label_smoothing", "train_files"};
+  CHECK(nearest_name("train", names) == "train_files");
+  CHECK(nearest_name("label", names) == "");
+  CHECK(nearest_name("tr", names) == "");
+}
+
 TEST_CASE("a name that is like none finds none") {
   CHECK(nearest_name("verbose", kNames) == "");
   CHECK(nearest_name("", kNames) == "");

@@ -36,7 +36,14 @@ TEST_CASE("the first byte that is no part of a character is found") {
 TEST_CASE("printable text is valid UTF-8 without control characters, as a terminal would show it") {
   CHECK(printable("héllo\tworld") == "héllo\tworld");
   CHECK(printable("10 %\r20 %\r30 %\r") == "30 %");
-  CHECK(printable("a\x1b[31mb") == "a?[31mb");
+  CHECK(printable("a\x1b[1;31mb\x1b[0m") == "ab");  // colours, titles, links, modes
+  CHECK(printable("\x1b]0;title\a"
+                  "a\x1b]8;;http://x\x1b\\b\x1b"
+                  "cc") == "abc");
+  CHECK(printable("a\x1b[3") == "a?[3");
+  CHECK(printable("a\x1b") == "a?");
+  CHECK(printable("\x1b]0;\nb") == "?]0;\nb");
+  CHECK(printable("\x1b[1\nm") == "?[1\nm");
   CHECK(printable("\u0080\u009b31m\u009d52;c;\u009f\u00a0\u0100\x7f") == "??31m?52;c;?\u00a0\u0100?");  // C1
   CHECK(printable("\xff\xc3(\xe2\x82") ==
         "?"

@@ -19,6 +19,13 @@ TEST_CASE("a whole record with a ClientHello is a greeting, also in TLS 1.0's cl
   }
 }
 
+TEST_CASE("a node without a key is told from other programs") {
+  const Bytes preface{'P', 'R', 'I', ' ', '*', ' '};
+  CHECK(greeting_of(preface.data(), 6) == Greeting::kPlain);
+  CHECK(greeting_of(preface.data(), 300) == Greeting::kPlain);
+  CHECK(greeting_of(Bytes{'P', 'R', 'I', ' ', '/', ' '}.data(), 6) == Greeting::kOther);
+}
+
 TEST_CASE("anything else is none, as soon as that shows") {
   CHECK(greeting_of(Bytes{'P', 'R', 'I'}.data(), 1) == Greeting::kOther);
   CHECK(greeting_of(Bytes{22, 2}.data(), 2) == Greeting::kOther);

@@ -411,6 +411,22 @@ TEST_CASE("a value of 60 characters is shown whole in a message, a longer one is
   CHECK_MESSAGE(contains(text, "/model/type: \"" + std::string(60, 'x') + "…\" is not known"), text);
 }
 
+TEST_CASE(
+    "~/ in a path is the home, in the file and in an override, and the canonical text has the home itself") {
+  Json json = smallest();
+  json["output_dir"] = "~/runs/a";
+  const std::vector<std::string> overrides{"data.path=~/data"};
+  const auto config = parse_config(json.dump(), "c.json", overrides, "/home/u");
+  REQUIRE_MESSAGE(config.ok(), config.status().message());
+  CHECK(config.value().output_dir == "/home/u/runs/a");
+  CHECK(config.value().data.path == "/home/u/data");
+  CHECK(contains(to_canonical_json(config.value()), "\"/home/u/runs/a\""));
+  CHECK(
+      contains(parse_config(json.dump(), "c.json", {}, nullptr).status().message(), "c.json: /output_dir: "));
+  json["output_dir"] = "$HOME/runs";
+  CHECK(contains(parse_config(json.dump(), "c.json", {}, "/home/u").status().message(), "/output_dir: "));
+}
+
 TEST_CASE("every config in configs/ is valid") {
   int seen = 0;
   for (const auto& entry : std::filesystem::directory_iterator(std::string(DTRUN_SOURCE_DIR) + "/configs")) {

@@ -55,6 +55,13 @@ TEST_CASE("what is not a number is never the best, and any number is better") {
   add_evaluation(record, 3, NAN, 0.1, kByLoss);
   CHECK(record.best_step == 2);
   CHECK(record.without_improvement == 1);
+  for (const double loss : {static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
+    EvaluationRecord accurate;
+    add_evaluation(accurate, 1, loss, 0.9, kByAccuracy);
+    CHECK(accurate.best_step == -1);
+    add_evaluation(accurate, 2, 1.0, 0.1, kByAccuracy);
+    CHECK(accurate.best_step == 2);
+  }
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <functional>
+
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
 #include "tests/worker/data/datasets.h"
@@ -60,6 +62,45 @@ TEST_CASE("a table longer than what is read at a time is read whole") {
   const auto train = load_dataset(csv_at(folder / "all.csv"), Split::kTrain);
   REQUIRE(train->size() == kRows * 3 / 4);
   CHECK(samples_of(*train, {0, 123456, 224999}).values == std::vector<float>{0, 123456, 224999});
+}
+
+TEST_CASE("what was guessed of a table is said in a line") {
+  const Folder folder;
+  const auto guessed = [&](const std::string& text, const std::string& label) {
+    write_text(folder / "all.csv", text);
+    DataConfig config = csv_at(folder / "all.csv");
+    config.label_column = label;
+    return load_dataset(config, Split::kTrain)->guessed();
+  };
+  CHECK(guessed("x,y,kind\n1,2,0\n3,4,1\n", "kind") == "header: yes; label: column 3 \"kind\"; 2 features");
+  CHECK(guessed("0,5\n1,7\n", "1") == "header: no; label: column 1; 1 feature");
+  CHECK(guessed(",x,y\n0,2,0\n1,4,1\n", "y") ==
+        "header: yes; label: column 3 \"y\"; 1 feature; column 1 has no name: it is taken for an index, and "
+        "left out");
+}
+
+TEST_CASE("a test split that lacks classes though many rows have them is told, one by chance is not") {
+  const Folder folder;
+  const auto doubts = [&](int rows, const std::function<int(int)>& label_of) {
+    std::string text = "label,x\n";
+    for (int row = 0; row < rows; ++row) text += std::to_string(label_of(row)) + ",1\n";
+    write_text(folder / "all.csv", text);
+    const DataConfig config = csv_at(folder / "all.csv");
+    CHECK(load_dataset(config, Split::kTrain)->doubts() == "");
+    return load_dataset(config, Split::kTest)->doubts();
+  };
+  CHECK(doubts(60, [](int row) { return row / 20; }) ==
+        "its rows seem to be sorted by class: the last 15, which are the test, have only class 2 of 3, so "
+        "that an "
+        "accuracy says little; shuffle the rows");
+  CHECK(contains(doubts(60, [](int row) { return row / 15 < 2    ? 0
+                                                 : row / 15 == 2 ? 1 + row % 2
+                                                                 : 1; }),
+                 "have only class 1 of 3"));
+  CHECK(doubts(60, [](int row) { return row % 3; }) == "");
+  CHECK(doubts(60, [](int) { return 3; }) == "");
+  CHECK(doubts(100, [](int row) { return row == 0 ? 3 : row % 2; }) == "");  // one row is easily missed
+  CHECK(doubts(4, [](int row) { return row / 2; }) == "");                   // and so is all of so few
 }
 
 TEST_CASE("a fault names the file, the line and the column") {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "tests/support/files.h"
 #include "tests/worker/data/idx_files.h"
@@ -120,9 +121,104 @@ TEST_CASE("a wrong field is told with line, column and the way out") {
               "\" is not a number that fp32 has; each column must hold one, so write others as numbers or "
               "leave them out");
   }
+  // What a float is too coarse for is 0 or the nearest that it has.
+  CHECK(table_of("label,x,y,z\n0,1e-400,-1e-320,1e-40\n").value().values ==
+        std::vector<float>{0, -0.0f, 1e-40f});
   CHECK(contains(table_fault("label,x\n0,\"\x1b[31m\xff" + std::string(50, 'y') + "\"\n"),
                  "column 2: \"\\x1b[31m\\xff" + std::string(34, 'y') + "…\" is not a number"));
   CHECK(table_fault("label,x\n0,3.4e38\n") == "accepted");
+}
+
+Result<CsvTable> table_in(const CsvForm& form, const std::string& text) {
+  return parse_csv(pieces_of(text), form);
+}
+
+TEST_CASE("a header is told by the label's name, or by having no number; the form may say it") {
+  const auto named = table_of("0,1,label\n5,6,1\n7,8,2\n");  // pandas' names of unnamed columns
+  REQUIRE_MESSAGE(named.ok(), named.status().message());
+  CHECK(named.value().header);
+  CHECK(named.value().values == std::vector<float>{5, 6, 7, 8});
+  CHECK(named.value().label == 3);
+  CHECK(table_of("a,b\n5,1\n", "2").value().header);
+  CHECK_FALSE(table_of("5,6,1\n7,8,2\n", "3").value().header);
+  for (const char* first : {"0,1,2", "0,1", "1,2,3", "7.0,8.0,9.0", "-1,0,1"}) {
+    CAPTURE(first);
+    const std::string text = std::string(first) + "\n" + std::string(first) + "\n";
+    CsvForm form{.label_column = "2", .classes = 9};
+    const auto doubtful = table_in(form, text);
+    CHECK(contains(doubtful.status().message(),
+                   "are they the columns' names, as pandas writes them, or a row? Set "
+                   "data.header to \"yes\" or \"no\""));
+    form.header = HeaderLine::kYes;
+    const auto named_so = table_in(form, text);
+    REQUIRE_MESSAGE(named_so.ok(), named_so.status().message());
+    CHECK(named_so.value().labels.size() == 1);
+    form.header = HeaderLine::kNo;
+    CHECK(table_in(form, text).value().labels.size() == 2);
+  }
+  CHECK(table_fault("2,1\n0,1\n", "2") == "accepted");  // of two columns many rows count on
+  CHECK(table_fault("1,2\n0,1\n", "2") == "accepted");
+  CHECK(contains(table_fault("kind,1\n0,1\n", "1"), "set data.header to \"yes\""));
+  CHECK(contains(
+      table_fault("x,1\n0,1\n", "2"),
+      "line 1, column 1: \"x\" is not a number that fp32 has; each column must hold one, so write others "
+      "as numbers or leave them out; if this line has names, set data.header to \"yes\""));
+}
+
+TEST_CASE("a first column without a name is an index, as pandas and R write it, and left out") {
+  for (const char* text :
+       {",a,label\n0,5,1\n1,6,2\n", "\"\",\"a\",\"label\"\n\"Mazda\",5,1\n\"Fiat\",6,2\n"}) {
+    const auto table = table_of(text);
+    REQUIRE_MESSAGE(table.ok(), table.status().message());
+    CHECK(table.value().index);
+    CHECK(table.value().features == 1);
+    CHECK(table.value().values == std::vector<float>{5, 6});
+    CHECK(table.value().labels == std::vector<std::int32_t>{1, 2});
+  }
+  CHECK_FALSE(table_of("a,b,label\n0,5,1\n").value().index);
+  CHECK(contains(table_fault("a,,label\n0,,1\n"), "line 2, column 2: \"\" is not a number"));
+  CHECK(contains(
+      table_fault("label,a,label\n0,1,2\n"),
+      "line 1: two columns are called \"label\", 1 and 3; set data.label_column to the number of the one"));
+  CHECK(table_of("label,a,label\n0,1,2\n", "3").value().labels == std::vector<std::int32_t>{2});
+}
+
+TEST_CASE("other delimiters are read if the form says so, and else named") {
+  for (const auto& [delimiter, character, words] :
+       {std::tuple{Delimiter::kSemicolon, ";", "semicolons (';')"},
+        {Delimiter::kTab, "\t", "tabs"},
+        {Delimiter::kBar, "|", "bars ('|')"}}) {
+    const std::string c = character, text = "a" + c + "\"b" + c + "\"" + c + "label\n5" + c + "6" + c + "1\n";
+    const auto table = table_in({.label_column = "label", .classes = 3, .delimiter = delimiter}, text);
+    REQUIRE_MESSAGE(table.ok(), table.status().message());
+    CHECK(table.value().values == std::vector<float>{5, 6});
+    CHECK(table_fault(text) == std::string("is not separated by commas, but by ") + words +
+                                   "; set data.delimiter to \"" + name_of(delimiter) + '"');
+  }
+  CHECK(table_in({.label_column = "label", .classes = 3, .delimiter = Delimiter::kTab}, "a,label\n")
+            .status()
+            .message() == "is not separated by tabs, but by commas; set data.delimiter to \",\"");
+  CHECK(table_fault("1.0e0 2.0e0 0\n") == "is not separated by commas, but by spaces; write it with commas");
+  const CsvForm german{.label_column = "label", .classes = 3, .delimiter = Delimiter::kSemicolon};
+  CHECK(contains(
+      table_in(german, "a;label\n0,5;1\n").status().message(),
+      "line 2, column 1: \"0,5\" is not a number that fp32 has; each column must hold one, so write others "
+      "as numbers or leave them out; a decimal comma is written as a point"));
+  CHECK(table_fault("# of 2026\na,label\n") ==
+        "line 1 begins with \"#\", and comments are not read; take them out");
+}
+
+TEST_CASE("a file that is no text is told by its first bytes") {
+  for (const auto& [bytes, said] :
+       {std::pair{"\x1f\x8b\x08", "is compressed with gzip; unpack it first (gunzip)"},
+        {"\xff\xfe"
+         "a",
+         "is UTF-16; write it as UTF-8 (iconv -f UTF-16 -t UTF-8)"},
+        {"\xfe\xff", "is UTF-16;"},
+        {"PK\x03\x04", "is a zip archive, as a workbook of Excel is;"},
+        {"PAR1", "is a Parquet file;"},
+        {"\x93NUMPY", "is a NumPy array;"}})
+    CHECK(table_fault(bytes).starts_with(said));
 }
 
 TEST_CASE("a line with more or fewer columns than the first is refused") {

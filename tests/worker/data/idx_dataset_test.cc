@@ -39,7 +39,8 @@ class FourBytes {
     std::filesystem::rename(path(from), path(to));
   }
   DataConfig config() const {
-    return {.type = DataType::kIdx, .path = folder_.path().string(), .classes = 26, .mean = 0.5, .std = 0.25};
+    return {
+        .type = DataType::kIdx, .path = folder_.path().string(), .classes = 26, .mean = {0.5}, .std = {0.25}};
   }
 
  private:
@@ -89,7 +90,7 @@ TEST_CASE("the same files give the same bits as fashion_mnist") {
   FourBytes files;
   files.write("train-labels-idx1-ubyte", idx_file({3}, bytes({0, 9, 5})));
   DataConfig config = files.config();
-  config.classes = 10, config.mean = 0.2860, config.std = 0.3530;
+  config.classes = 10, config.mean = {0.2860}, config.std = {0.3530};
   const auto idx = load_dataset(config, Split::kTrain);
   config.type = DataType::kFashionMnist;
   const auto fashion = load_dataset(config, Split::kTrain);

@@ -78,6 +78,8 @@ TEST_CASE("what follows the array is refused") {
   CHECK(contains(fault_of(raw + "x", 1), "content after the end of the array"));
   CHECK(contains(fault_of(gzip(raw + "x"), 1), "content after the end of the array"));
   CHECK(contains(fault_of(gzip(raw) + "xyz", 1), "3 bytes of garbage follow the gzip data"));
+  CHECK(contains(fault_of(gzip(raw) + std::string(511, '\0') + "z", 1), "512 bytes of garbage"));
+  CHECK(fault_of(gzip(raw) + std::string(512, '\0'), 1) == "accepted");  // as tar pads
   CHECK(contains(fault_of(gzip(raw) + gzip("x"), 1), "content after the end of the array"));
   CHECK(contains(fault_of(gzip(raw) + "\x1f\x8bzzz", 1), "gzip data is corrupt at its end"));
 }

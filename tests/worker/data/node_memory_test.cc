@@ -48,6 +48,7 @@ class Node {
       return Status();
     });
     REQUIRE(held.ok());
+    hashes.push_back(held.value().hash);
     return {held.value().bytes.begin(), held.value().bytes.end()};
   }
   std::string both(int descriptor) {
@@ -57,7 +58,8 @@ class Node {
     return all;
   }
 
-  int made = 0;  // in this process
+  int made = 0;                       // in this process
+  std::vector<std::uint64_t> hashes;  // of what all have got
 
  private:
   const Folder folder_;
@@ -115,6 +117,12 @@ TEST_CASE("the first worker makes the bytes, every later one finds them, and nob
   CHECK(node.sealed());
   CHECK(node.both(node.descriptor()) == "1234512345aa");
   CHECK(node.made == 2);
+  CHECK(node.hashes.at(0) != node.hashes.at(1));
+  CHECK(node.both(-1) == "1234512345aa");  // by itself
+  for (const std::size_t later : {2, 4}) {
+    CHECK(node.hashes.at(later) == node.hashes[0]);
+    CHECK(node.hashes.at(later + 1) == node.hashes[1]);
+  }
   CHECK(pwrite(node.file(), "x", 1, 0) < 0);
   CHECK(ftruncate(node.file(), 0) < 0);
 }

@@ -165,6 +165,36 @@ TEST_CASE("each kind of damaged file is named, with what is wrong and the way ou
   }
 }
 
+TEST_CASE("what is no 16-bit tokens, and has as many bytes, is told by its beginning") {
+  const auto kind_of = [](const std::string& bytes) {
+    return check_kind({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}).message();
+  };
+  const auto bytes_of = [](auto value_of) {
+    std::string bytes;
+    for (int i = 0; i < 300; ++i) {
+      const auto value = value_of(i * 37 % 5000);
+      bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+    }
+    return bytes;
+  };
+  CHECK(kind_of(bytes_of([](int token) { return static_cast<std::uint16_t>(token); })) == "");
+  CHECK(contains(kind_of(bytes_of([](int token) { return static_cast<std::uint32_t>(token); })),
+                 "a value of 32 bits for each token, where 16-bit tokens are expected"));
+  CHECK(contains(kind_of(bytes_of([](int token) { return static_cast<std::int64_t>(token); })),
+                 "a value of 64 bits for each token"));
+  CHECK(contains(kind_of(bytes_of([](int token) { return static_cast<float>(token); })),
+                 "floating-point numbers"));
+  CHECK(contains(kind_of("\x93NUMPY" + std::string(100, '\0')), "is a NumPy array with its header"));
+  CHECK(contains(kind_of("Before we proceed any further, hear me speak.\n…"), "`dtrun prepare` makes them"));
+  // Tokens that look like one of these and are none: few values, zeros, a short file.
+  int i = 0;
+  CHECK(kind_of(bytes_of([&i](int) { return static_cast<std::uint16_t>(i++ % 10 == 0 ? 7 : 0); })) == "");
+  CHECK(kind_of(bytes_of([&i](int) { return static_cast<std::uint16_t>(i++ % 3); })) == "");
+  CHECK(kind_of(bytes_of([](int) { return std::uint16_t{0}; })) == "");
+  CHECK(kind_of("ab") == "");
+  CHECK(kind_of("") == "");
+}
+
 TEST_CASE("what is missing or cannot be read is named") {
   const Folder folder;
   const auto path = folder.path();

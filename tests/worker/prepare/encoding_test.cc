@@ -162,6 +162,23 @@ TEST_CASE("lines without text are no documents, and few lines are cut each") {
   CHECK(all.val == wanted);
 }
 
+TEST_CASE("numbers that JSON or a double lacks are no fault where nobody reads them") {
+  const Folder folder;
+  write_text(folder / "a.jsonl",
+             "{\"score\": NaN, \"text\": \"one NaN, \\\"-Infinity\\\" 1e400\", \"a\": [Infinity,-Infinity, "
+             "1e400, -1e999]}\n"
+             "{\"text\":\"two\",\"id\":-1e400}\n");
+  const Prepared all = prepared({(folder / "a.jsonl").string()}, 0);
+  CHECK(all.fault == "");
+  CHECK(all.documents == 2);
+  Ids wanted = encoded("one NaN, \"-Infinity\" 1e400");
+  wanted.insert(wanted.begin(), kEos);
+  wanted.push_back(kEos);
+  const Ids two = encoded("two");
+  wanted.insert(wanted.end(), two.begin(), two.end());
+  CHECK(all.train == wanted);
+}
+
 TEST_CASE("what is no text is named with its place") {
   const Folder folder;
   const auto fault = [&](const char* name, const std::string& bytes) {
@@ -181,6 +198,11 @@ TEST_CASE("what is no text is named with its place") {
   CHECK(contains(fault("c.jsonl", "\n\n[1]\n"), "c.jsonl: line 3: no JSON object"));
   CHECK(contains(fault("d.jsonl", "{\"text\": \"a\n"), "d.jsonl: line 1: no JSON: "));
   CHECK(contains(fault("e.txt", ""), "e.txt: is empty"));
+  CHECK(contains(fault("f.jsonl.gz", "\x1f\x8b\x08\xff\xff"),
+                 "f.jsonl.gz: is compressed with gzip; unpack it first"));
+  CHECK(contains(fault("g.jsonl", "{\"text\": NaN}"), "g.jsonl: line 1: \"text\" is no string"));
+  CHECK(contains(fault("h.jsonl", "{\"a\": Nan, \"text\": \"a\"}"), "h.jsonl: line 1: no JSON: "));
+  CHECK(contains(fault("i.jsonl", "{\"a\": 1.2.3, \"text\": \"a\"}"), "i.jsonl: line 1: no JSON: "));
   CHECK(contains(prepared({(folder / "none").string()}, 0).fault, "none: cannot be read: No such file"));
 }
 

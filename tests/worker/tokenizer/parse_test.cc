@@ -218,7 +218,9 @@ TEST_CASE("what is no tokenizer is told apart from what is damaged") {
   }
   CHECK(contains(parse_tokenizer_json("{\"model\": ").status().message(), "line 1"));
   CHECK(contains(parse_tokenizer_json("[]").status().message(), "found [], expected an object"));
-  CHECK(contains(parse_vocab_and_merges(vocab().dump(), "a b\nb").status().message(), "merge 2 is \"b\""));
+  CHECK(contains(parse_vocab_and_merges(vocab().dump(), "a b\nb").status().message(),
+                 "in the merges.txt beside it: merge 2 is \"b\""));
+  CHECK(parse_vocab_and_merges(vocab().dump(), "\xef\xbb\xbf#version: 0.2\na b").ok());
 }
 
 TEST_CASE("a file that is not there or is none is named") {

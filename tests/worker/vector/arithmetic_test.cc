@@ -16,7 +16,7 @@
 #include <thread>
 #include <utility>
 
-#include "worker/vector/bits_hash.h"
+#include "worker/base/bits_hash.h"
 #include "worker/vector/loops.h"
 
 namespace dtrun::worker::arithmetic_test {
@@ -454,6 +454,10 @@ TEST_CASE("a hash tells any two vectors apart that differ in one bit, wherever")
   }
   CHECK(bits_hash(Vector{0.0f}) != bits_hash(Vector{-0.0f}));
   CHECK(bits_hash(Vector{1, 2}) != bits_hash(Vector{2, 1}));
+  // Bytes are words, too, the last one filled up.
+  const std::vector<std::uint8_t> bytes{0, 0, 0x80, 0x3f, 7, 8};
+  CHECK(bits_hash(std::span(bytes).first(4)) == bits_hash(Vector{1}));
+  CHECK(bits_hash(std::span(bytes)) != bits_hash(std::span(bytes).first(5)));
 }
 
 TEST_CASE("a gradient longer than the limit is shortened to it, a shorter one stays as it is") {

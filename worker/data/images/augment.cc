@@ -23,6 +23,8 @@ class Augmented : public Dataset {
   std::int64_t size() const override { return data_->size(); }
   SampleSpec spec() const override { return data_->spec(); }
   std::string values() const override { return data_->values(); }
+  std::uint64_t contents() const override { return data_->contents(); }
+  std::string guessed() const override { return data_->guessed(); }
   void fill(std::span<const std::uint32_t> samples, const SampleRows& rows) const override {
     data_->fill(samples, rows);
   }

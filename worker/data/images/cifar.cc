@@ -131,7 +131,7 @@ LoadedDataset load_cifar(const DataConfig& config, Split split, NodeMemory& memo
   }));
   const std::size_t pixels = held.bytes.size() / (kShape.size() + 1) * kShape.size();
   return std::unique_ptr<Dataset>(std::make_unique<ByteImages>(
-      form.spec(), form.normalisation, HeldBytes{held.bytes.first(pixels), held.memory},
+      form.spec(), form.normalisation, HeldBytes{held.bytes.first(pixels), held.memory, held.hash},
       HeldBytes{held.bytes.subspan(pixels), held.memory}));
 }
 

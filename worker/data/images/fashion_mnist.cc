@@ -15,9 +15,11 @@ namespace fs = std::filesystem;
 IdxForm fashion_form() {
   return {.rank = 3,
           .classes = 10,
-          .mean = 0.2860f,
-          .std = 0.3530f,
-          .values = "(byte / 255 - 0.2860) / 0.3530",
+          .normalisation =
+              [](int) {
+                return Normalisation{
+                    .mean = {0.2860f}, .std = {0.3530f}, .text = "(byte / 255 - 0.2860) / 0.3530"};
+              },
           .way_out = "; reinstall the package dataset-fashion-mnist or fetch the file again"};
 }
 
@@ -27,14 +29,16 @@ IdxPair names_of(Split split) {
              : IdxPair{.images = "t10k-images-idx3-ubyte", .labels = "t10k-labels-idx1-ubyte"};
 }
 
-// NAME.gz if it exists, else NAME.
+// NAME.gz if it exists, else NAME; some archives bring "images.idx3" for "images-idx3".
 Result<fs::path> find_file(const fs::path& directory, const std::string& name) {
   std::error_code error;
   if (!fs::exists(directory, error)) {
     return bad_input(directory, "there is no such directory; set data.path to the directory with " + name +
                                     ".gz, or install the package dataset-fashion-mnist");
   }
-  for (const std::string& file : {name + ".gz", name}) {
+  std::string dotted = name;
+  dotted[name.rfind("-idx")] = '.';
+  for (const std::string& file : {name + ".gz", name, dotted + ".gz", dotted}) {
     if (fs::exists(directory / file, error)) return directory / file;
   }
   return bad_input(directory, "has neither " + name + ".gz nor " + name +

@@ -61,7 +61,9 @@ class Content {
     if (more) return fault("has content after the end of the array: not the file that its header says");
     if (!compressed_) return Status();
     if (!gzip_.ended()) return fault("file ends within the gzip trailer: truncated");
-    if (gzip_.unread() > 0) {
+    // Tapes and archives pad with zeros, which gzip(1) ignores, too.
+    const auto rest = file_.last(gzip_.unread());
+    if (std::ranges::any_of(rest, [](std::uint8_t byte) { return byte != 0; })) {
       return fault(with_thousands(gzip_.unread()) + " bytes of garbage follow the gzip data");
     }
     return Status();

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -14,18 +13,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The shortest text that is this number.
-std::string shortest(double number) {
-  char text[32];
-  return {text, std::to_chars(text, text + sizeof text, number).ptr};
-}
-
 IdxForm form_of(const DataConfig& config) {
   return {.rank = {2, 4},
           .classes = config.classes,
-          .mean = static_cast<float>(config.mean),
-          .std = static_cast<float>(config.std),
-          .values = "(byte / 255 - " + shortest(config.mean) + ") / " + shortest(config.std),
+          .normalisation = [config](int channels) { return normalisation_of(config, channels); },
           .way_out = "; check data.path and data.classes, or fetch the file again"};
 }
 
@@ -34,7 +25,8 @@ enum class IdxContent { kImages, kLabels };
 bool is_wanted(const std::string& name, Split split, IdxContent part) {
   const auto has = [&](const char* word) { return name.find(word) != std::string::npos; };
   const bool of_split = split == Split::kTrain ? has("train") : has("t10k") || has("test");
-  return of_split && has("-idx") && has("labels") == (part == IdxContent::kLabels) && !name.starts_with('.');
+  return of_split && (has("-idx") || has(".idx")) && has("labels") == (part == IdxContent::kLabels) &&
+         !name.starts_with('.');
 }
 
 Result<fs::path> find_part(const fs::path& directory, Split split, IdxContent part) {

@@ -114,16 +114,17 @@ Result<std::unique_ptr<Dataset>> load_idx_pair(const IdxForm& form, const IdxPai
   if (status.ok()) status = check_labels(form, files.labels, labels.values);
   if (!status.ok()) return status;
   const SampleSpec spec{.shape = shape_of(images.dims), .classes = form.classes};
-  const Normalisation normalisation{.mean = {form.mean}, .std = {form.std}, .text = form.values};
-  return std::unique_ptr<Dataset>(std::make_unique<ByteImages>(spec, normalisation,
-                                                               HeldBytes{images.values, images_file.memory},
-                                                               HeldBytes{labels.values, labels_file.memory}));
+  ASSIGN_OR_RETURN(const auto normalisation, form.normalisation(spec.shape.channels));
+  return std::unique_ptr<Dataset>(std::make_unique<ByteImages>(
+      spec, normalisation, HeldBytes{images.values, images_file.memory, images_file.hash},
+      HeldBytes{labels.values, labels_file.memory, labels_file.hash}));
 }
 
 Result<DatasetFacts> check_idx_pairs(const IdxForm& form, const IdxPair& train, const IdxPair& test) {
   ASSIGN_OR_RETURN(const auto train_dims, probe_pair(form, train));
   ASSIGN_OR_RETURN(const auto test_dims, probe_pair(form, test));
   const SampleSpec spec{.shape = shape_of(train_dims), .classes = form.classes};
+  if (const auto fits = form.normalisation(spec.shape.channels); !fits.ok()) return fits.status();
   if (spec.shape == shape_of(test_dims)) {
     const std::int64_t samples = train_dims[0], of_test = test_dims[0];
     const std::uint64_t bytes = spec.shape.size() + 1;  // a sample and its label

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "proto/core/status.h"
 #include "worker/data/dataset.h"
+#include "worker/data/images/byte_images.h"
 #include "worker/data/images/idx.h"
 
 namespace dtrun::worker {
@@ -17,11 +19,11 @@ struct IdxPair {
 
 // The properties that both splits share.
 struct IdxForm {
-  IdxRank rank;             // images: [n, height, width]; also [n, values] or [n, channels, height, width]
-  int classes = 0;          // labels are 0..classes-1
-  float mean = 0, std = 1;  // of the images' bytes, scaled to 0..1
-  std::string values;       // the same in words
-  std::string way_out;      // ends the message about a bad file
+  IdxRank rank;     // images: [n, height, width]; also [n, values] or [n, channels, height, width]
+  int classes = 0;  // labels are 0..classes-1
+  // Of the images' bytes, for so many channels.
+  std::function<Result<Normalisation>(int channels)> normalisation;
+  std::string way_out;  // ends the message about a bad file
 };
 
 // Failures have EX_NOINPUT and name the file.

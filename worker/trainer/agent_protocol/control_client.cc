@@ -77,7 +77,6 @@ std::optional<ControlClient::Start> ControlClient::ready(const control::Ready& r
 
 void ControlClient::signal_received(bool of_agent) {
   if (only_agent_stops_ && !of_agent) return;
-  if (signals_.fetch_add(1) > 0) end_process_(kExitWorkerStopped);
   request_stop();
 }
 
@@ -232,7 +231,9 @@ void ControlClient::take(const control::FromAgent& message) {
     case control::FromAgent::kStop:
       take_stop(message.stop());
       break;
-    case control::FromAgent::kHelloAck:  // of other programs' workers: this one is answered with its Job
+    case control::FromAgent::kHelloAck:  // these two are for other programs: this one is answered with its
+                                         // Job
+    case control::FromAgent::kEnd:
     case control::FromAgent::BODY_NOT_SET:
       break;
   }

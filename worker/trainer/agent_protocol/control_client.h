@@ -1,7 +1,7 @@
 // The worker's end of the control socket (proto/control.proto): sends Hello, receives the job and a place in
 // each generation, queries the agent's key-value store, and reports progress at least once a second. An order
-// to pause ends the current generation. SIGTERM sets the stop flag; before training, or sent twice, it ends
-// the process, as an order to abort does.
+// to pause ends the current generation. SIGTERM sets the stop flag; before training it ends the process, as
+// an order to abort does.
 #pragma once
 
 #include <atomic>
@@ -43,8 +43,9 @@ class ControlClient final : public AgentLink, public KeyValueStore {
   // instead.
   std::optional<Start> ready(const control::Ready& ready);
 
-  // A stop by signal. A second one while the first is being carried out ends the process. Some jobs accept
-  // only the agent's signals. Any thread.
+  // A stop by signal. Repeated it means no hurry: systemd and others send it to agent and workers at once, so
+  // that a worker gets the agent's, too. Only the agent hurries a worker, by SIGKILL. Some jobs accept only
+  // the agent's signals. Any thread.
   void signal_received(bool of_agent = true);
 
   // While this worker has nothing to save, a stop ends the process at once; after this call a stop sets the
@@ -83,7 +84,6 @@ class ControlClient final : public AgentLink, public KeyValueStore {
   std::atomic<bool> stop_requested_{false};
   std::atomic<bool> pause_requested_{false};  // after a step
   std::atomic<bool> in_training_{false};
-  std::atomic<int> signals_{0};
   std::atomic<bool> only_agent_stops_{false};
 
   std::mutex send_mutex_;  // one frame at a time on the socket; taken before mutex_

@@ -17,7 +17,8 @@ InMemoryCheckpointFile::Shape shape_of(const Replica& replica, std::size_t recor
   return {.vectors = 1 + replica.state.slots.size(),
           .floats = replica.program.size,
           .record = record,
-          .job = text_hash(to_canonical_json(replica.config) + teacher_file(replica.program).sha256)};
+          .job = text_hash(to_canonical_json(replica.config) + teacher_file(replica.program).sha256 +
+                           replica.data.identity.contents)};
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ class InMemoryCheckpointFile {
     std::size_t vectors = 0;  // parameters, and the optimizer's slots
     std::size_t floats = 0;   // of each
     std::size_t record = 0;   // bytes of the data that goes with them, at most kLargestRecord
-    std::uint64_t job = 0;    // hash of config and teacher: copies of another job are not taken
+    std::uint64_t job = 0;    // hash of config, teacher and data: copies of another job are not taken
   };
   static constexpr std::size_t kLargestRecord = 3072;
 

@@ -2,13 +2,14 @@
 
 #include <utility>
 
+#include "proto/core/text.h"
+#include "worker/base/bits_hash.h"
 #include "worker/base/error.h"
 #include "worker/checkpoint/teacher.h"
 #include "worker/data/dataset.h"
 #include "worker/data/node_memory.h"
 #include "worker/device/cpu/fingerprint.h"
 #include "worker/device/range.h"
-#include "worker/vector/bits_hash.h"
 
 namespace dtrun::worker {
 namespace {
@@ -46,6 +47,12 @@ Program program_of(const JobConfig& config, const Dataset& data) {
   return program;
 }
 
+DataIdentity identity_of(const Dataset& train, const Dataset& test) {
+  const std::uint64_t hash = joint_hash({train.contents(), test.contents()});
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(&hash);
+  return {.train = train.size(), .test = test.size(), .contents = hexadecimal({bytes, sizeof hash})};
+}
+
 }  // namespace
 
 TeacherFile teacher_file(const Program& program) {
@@ -64,6 +71,7 @@ Datasets load_datasets(const JobConfig& config, int memory) {
   Datasets data{load_dataset(config.data, Split::kTrain, of_node),
                 load_dataset(config.data, Split::kTest, of_node)};
   of_node.seal();
+  data.identity = identity_of(*data.train, *data.test);
   if (data.train->spec() == data.test->spec()) return data;
   throw WorkerError(kExitNoInput,
                     config.data.path +
@@ -118,7 +126,8 @@ TrainState Replica::snapshot() const {
                   .config_json = state.config_json,
                   .evaluations = log.evaluations,
                   .device = device->fingerprint(),
-                  .teacher = teacher_file(program)};
+                  .teacher = teacher_file(program),
+                  .data = data.identity};
   if (state.has_values) copy.parameters = on_host(state.parameters);
   for (const ReplicaState::Slot& slot : state.slots)
     copy.optimizer.push_back({slot.name, on_host(slot.values)});
@@ -169,6 +178,7 @@ void Replica::begin_snapshot(TrainState& copy) {
   copy.evaluations = log.evaluations;
   copy.device = device->fingerprint();
   copy.teacher = teacher_file(program);
+  copy.data = data.identity;
 }
 
 void Replica::finish_snapshot(TrainState& copy) const {

@@ -22,6 +22,7 @@ namespace dtrun::worker {
 
 struct Datasets {
   std::unique_ptr<Dataset> train, test;
+  DataIdentity identity = {};
 };
 // `memory`: the descriptor of the agent's for a node's data (worker/data/node_memory.h), which is taken over;
 // -1: none. Throws WorkerError with EX_NOINPUT.

@@ -12,6 +12,7 @@
 #include "worker/base/stop_point.h"
 #include "worker/checkpoint/config_drift.h"
 #include "worker/checkpoint/layout.h"
+#include "worker/checkpoint/trained_model.h"
 #include "worker/collective/tags.h"
 #include "worker/optim/optimizer.h"
 
@@ -164,6 +165,23 @@ void check_one_teacher(const Program& program, ProcessGroup& group) {
 
 }  // namespace
 
+std::string data_drift(const ResumePoint& start, const DataIdentity& now, bool may_differ) {
+  const DataIdentity before = start.state ? start.state->data : DataIdentity();
+  if (before.contents.empty() || before == now) return "";
+  const std::string changed =
+      "the data changed since the checkpoint of step " + std::to_string(start.state->step) + ": ";
+  if (before.train == now.train)
+    return changed + "there are other samples now, " +
+           (before.test == now.test ? "as many" : "as many to train on, and more or fewer to test with");
+  std::string sizes = changed + "it had " + with_thousands(before.train) +
+                      " samples to train on, and there are " + with_thousands(now.train) +
+                      " now, so that its steps were of other epochs and samples";
+  if (may_differ) return sizes;
+  throw WorkerError(kExitConfig, "/data/path: " + sizes +
+                                     "; bring that data back, begin in another output_dir with this one's "
+                                     "model as train.init_from, or set train.allow_other_data");
+}
+
 std::string device_drift(const ResumePoint& start, const std::string& now) {
   const std::string before = start.state ? start.state->device : "";
   if (before.empty() || before == now) return "";
@@ -258,7 +276,10 @@ ResumePoint begin_anew(const JobConfig& config, const RankInGeneration& place, c
   ResumePoint point;
   if (newest < 0 && config.train.init_from) {
     // Only rank 0's node needs the file.
-    if (place.rank == 0) start.parameters = load_parameters(*config.train.init_from, program);
+    if (place.rank == 0) {
+      or_throw(check_init(config));
+      start.parameters = load_initial_parameters(config.train, program, notice);
+    }
     std::vector<bool> lacks(steps.size(), true);
     lacks[0] = false;
     broadcast_state(group, 0, lacks, program.size, start);

@@ -64,6 +64,11 @@ std::optional<std::vector<float>> fetch_parameters(const JobConfig& config, cons
                                                    const Program& program, std::int64_t step,
                                                    ProcessGroup& group);
 
+// A message if the checkpoint is of a run on other data than `now`; else empty. Throws WorkerError,
+// EX_CONFIG, where that has another number of training samples and the config does not allow it. Only the
+// rank that read the checkpoint has it.
+std::string data_drift(const ResumePoint& start, const DataIdentity& now, bool may_differ);
+
 // A message if the checkpoint was computed on another device than `now` (Device::fingerprint()); else empty.
 // Only the rank that read the checkpoint has it.
 std::string device_drift(const ResumePoint& start, const std::string& now);

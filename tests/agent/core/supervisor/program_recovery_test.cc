@@ -2,6 +2,7 @@
 // trainer's are; all others are started again, whole.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <csignal>
 
 #include "tests/agent/core/supervisor/scenario.h"
@@ -147,6 +148,72 @@ TEST_CASE("a collective that broke without a cause makes no culprit") {
   s.both_work();
   s.is_ready(0, 41, "lost rank 0");
   CHECK(s.passes(3000) == Trace{"failure r2 code 76 collateral final", "pause"});
+}
+
+TEST_CASE("who loaded beside the last state of a program is ended with it, and another one loads") {
+  Program s;
+  s.both_work();
+  s.exits(1, 0, SIGKILL);
+  s.is_ready(0, 41);
+  s.gets(2, 1);
+  s.says_it_outlives(1);
+  s.is_ready(1);
+  s.state.connection.heartbeat_at.reset();
+  CHECK(s.exits(0, 0, SIGKILL) == Trace{"failure r2 signal 9", "signal 9 only #2"});
+  const Trace after = s.exits(1, 0, SIGKILL);
+  CHECK(after.front() == "warm up #3 (local 0, r2) #4 (local 1, r3)");
+  CHECK(after.back() == "stopped has 0");
+  s.gets(3, 2);
+  CHECK(printed(s, "no worker on this node has the state of step 41 any more"));
+}
+
+TEST_CASE("as a node is told to end, of those that wait the furthest alone save their state") {
+  Program s;
+  s.both_work();
+  s.is_ready(0, 41, "lost rank 0");
+  s.happens(event::Signal{SIGTERM});
+  const Trace trace = s.is_ready(1, 42, "lost rank 0");
+  CHECK(std::ranges::count(trace, "end #0") == 1);
+  CHECK(std::ranges::count(trace, "end #1 last, r3 of 4") == 1);
+}
+
+TEST_CASE("who waits without a state is ended as the job is, and where others go on nobody saves") {
+  Settings elastic = with_recovery();
+  elastic.elastic = true;
+  for (const Settings& settings : {with_recovery(), elastic}) {
+    Program s(settings);
+    s.both_work();
+    s.exits(1, 0, SIGKILL);
+    s.is_ready(0, 41);
+    s.gets(2, 1);
+    s.says_it_outlives(1);
+    s.is_ready(1);
+    Trace trace = s.happens(event::Signal{SIGTERM});
+    CHECK(std::ranges::count(trace, "end #2") == 1);  // has loaded, and no more
+    trace = s.is_ready(0, 50);
+    CHECK(std::ranges::count(trace, settings.elastic ? "end #0" : "end #0 last, r2 of 3") == 1);
+  }
+}
+
+TEST_CASE("a job that failed, or is done, has no state to save for who waits") {
+  for (const bool failed : {true, false}) {
+    Program s;
+    s.both_work();
+    s.is_ready(0, 41, "lost rank 0");
+    event::Ended end = job_end(failed ? 1 : 0);
+    if (failed) end.job.first_failure.emplace();
+    s.happens(end);
+    const Trace trace = s.is_ready(1, 41, "lost rank 0");
+    CHECK(std::ranges::count(trace, "end #0") == 1);
+    CHECK(std::ranges::count(trace, "end #1") == 1);
+  }
+}
+
+TEST_CASE("a worker that ended with 0 while its peers were in a step is the failure, and not they") {
+  Program s;
+  s.both_work();
+  s.exits(1, 0);
+  CHECK(s.is_ready(0, 41, "lost rank 3").front() == "failure r3 code 1 final");
 }
 
 TEST_CASE("training that is complete as the order to pause comes is finished") {

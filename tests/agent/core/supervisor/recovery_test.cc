@@ -360,7 +360,7 @@ TEST_CASE("a node that can load nothing leaves with its worker's exit code") {
 
 TEST_CASE("SIGTERM on one of several nodes: the others go on after the same step, its own save and end") {
   AtWork s;
-  CHECK(s.happens(event::Signal{SIGTERM}) == Trace{"pause after step"});
+  CHECK(s.happens(event::Signal{SIGTERM}) == Trace{"pause after step and leave"});
   CHECK(s.is_ready(0, 41).empty());
   CHECK(s.is_ready(1, 41) == Trace{"signal 15"});
   CHECK(s.exits(0, 75).empty());

@@ -103,7 +103,11 @@ struct Describe {
            (a.from_in_memory_checkpoint ? ", from the host's memory" : "");
   }
   std::string operator()(const action::PauseWorkers& a) const {
-    return a.after_step ? "pause after step" : "pause";
+    return std::string(a.after_step ? "pause after step" : "pause") + (a.leaves ? " and leave" : "");
+  }
+  std::string operator()(const action::EndWorker& a) const {
+    const std::string last = " last, r" + std::to_string(a.rank) + " of " + std::to_string(a.world_size);
+    return "end #" + std::to_string(a.serial) + (a.last ? last : "");
   }
   std::string operator()(const action::SignalWorkers& a) const {
     return "signal " + std::to_string(a.number) + (a.only ? " only #" + std::to_string(*a.only) : "");

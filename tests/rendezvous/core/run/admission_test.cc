@@ -35,6 +35,39 @@ TEST_CASE("the first word that differs is named, with the option that it may bel
         "node1 runs another command than node0: \"… a b\" instead of \"… a\"");
 }
 
+TEST_CASE("another program is another job, and refused on both terminals; other arguments are not") {
+  const auto differ = [](const Words& theirs, const Words& ours) {
+    Settings run;
+    run.run_id = "none";
+    run.host = "node0";
+    run.command = ours;
+    Join join;
+    join.run_id = "none";
+    join.command = theirs;
+    return refuse_other(run, join);
+  };
+  const Words ours = {"/usr/bin/python3", "-u", "/a/first.py", "--lr", "1"};
+  const auto refused = differ({"python3.13", "-X", "dev", "-u", "second.py", "--lr", "1"}, ours);
+  REQUIRE(refused);
+  CHECK(refused->reason == Rejected::kOtherSettings);
+  CHECK(
+      refused->message.find("this node starts second.py, but run \"none\", which node0 joined first, starts "
+                            "first.py: another program is another job") == 0);
+  CHECK(refused->message.find("Give it a --rdzv_id of its own") != std::string::npos);
+  CHECK(refused->to_others ==
+        "it starts second.py, and this run first.py; another job needs a --rdzv_id of its own");
+  CHECK_FALSE(differ({"python", "/b/first.py", "--lr", "2"}, ours));
+  CHECK(differ({"python3", "-m", "first"}, ours));
+  CHECK_FALSE(differ({"sh", "-c", "A=1 ./train"}, {"sh", "-c", "A=2 ./train"}));
+  CHECK_FALSE(differ({"bash", "-lc", "a"}, {"bash", "-lc", "b"}));
+  CHECK(differ({"sh", "-e", "a.sh"}, {"sh", "-e", "b.sh"}));
+  CHECK(differ({"./b"}, {"./a"}));
+  CHECK_FALSE(differ({"./a", "-x"}, {"/home/ada/a", "-y"}));
+  CHECK(program_of({"bash", "-o", "pipefail", "run.sh"}) == "run.sh");
+  CHECK(program_of({"python3", "-m"}) == "python3");
+  CHECK(program_of({"python3", "-c", "print()"}) == "python3");
+}
+
 TEST_CASE("a script given as a word does not fill the terminal, and stays text") {
   std::string script;
   for (int i = 0; i < 300; ++i) script += "ä";

@@ -31,7 +31,8 @@ struct EventText {
   std::string operator()(const Stopped& stopped) const {
     std::string text = "stopped";
     for (const WorkerOutcome& outcome : stopped.outcomes) text += ", " + text_of(outcome);
-    return text + (stopped.workers ? ", kept " + str(*stopped.workers) : "");
+    return text + (stopped.workers ? ", kept " + str(*stopped.workers) : "") +
+           (stopped.parted ? ", parted" : "");
   }
   std::string operator()(const Ready&) const { return "ready"; }
   std::string operator()(const Finished&) const { return "finished"; }

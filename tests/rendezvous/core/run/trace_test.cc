@@ -194,6 +194,7 @@ class Scenario {
     Stopped stopped;
     if (arguments.has("rank")) stopped.outcomes.push_back(outcome_of(who, arguments));
     if (const auto kept = arguments.number("kept", -1); kept >= 0) stopped.workers = static_cast<int>(kept);
+    stopped.parted = arguments.has("parted");
     return stopped;
   }
 

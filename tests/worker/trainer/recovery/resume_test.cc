@@ -230,6 +230,66 @@ TEST_CASE("a change that gives the rest of an epoch other samples is warned of, 
   CHECK_MESSAGE(contains(dropping, warning), dropping);
 }
 
+// The log of a run that goes on at step 7 with other images.
+std::string log_with(const Job& job, const std::string& output, int samples, int seed,
+                     bool may_differ = false) {
+  const Folder other;
+  write_idx(other.path(), "train-images-idx3-ubyte", "train-labels-idx1-ubyte", samples, 1 + seed);
+  write_idx(other.path(), "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", kTestSamples, 2);
+  JobConfig config = job.config(output);
+  config.data.path = other.path().string();
+  config.train.allow_other_data = may_differ;
+  std::string log;
+  set_log_reader([&](const std::string& line) { log += line + "\n"; });
+  try {
+    run_job(config, 1);
+  } catch (const WorkerError& error) {
+    CHECK(error.exit_code() == kExitConfig);
+    log += error.what();
+  }
+  set_log_reader([](const std::string&) {});
+  return log;
+}
+
+TEST_CASE("a run that goes on with other data tells so; with more or fewer samples it must be asked for") {
+  const Job job;
+  const std::string changed = "the data changed since the checkpoint of step 7: ";
+  const auto stopped = [&](const std::string& output) {
+    fs::create_directories(job.directory.path() / output);
+    CHECK(run_on_nodes(job, {output}, 9, Outcome::kStopped) == 0);
+    return output;
+  };
+  const std::string moved = log_with(job, stopped("moved"), kTrainSamples, 0);
+  CHECK_MESSAGE(!contains(moved, "the data changed"), moved);
+  CHECK(contains(moved, "resumed from step 7"));
+  const std::string other = log_with(job, stopped("other"), kTrainSamples, 5);
+  CHECK_MESSAGE(contains(other, changed + "there are other samples now, as many"), other);
+  CHECK(contains(other, "resumed from step 7"));
+  const std::string fewer = log_with(job, stopped("fewer"), kTrainSamples - 1, 0);
+  CHECK_MESSAGE(
+      contains(fewer, changed + "it had 301 samples to train on, and there are 300 now, so that its steps "
+                                "were of other epochs and samples; bring that data back"),
+      fewer);
+  CHECK(contains(fewer, "or set train.allow_other_data"));
+  CHECK_FALSE(contains(fewer, "resumed from"));
+  const std::string allowed = log_with(job, "fewer", kTrainSamples - 1, 0, true);
+  CHECK_MESSAGE(contains(allowed, changed + "it had 301 samples to train on, and there are 300 now"),
+                allowed);
+  CHECK(contains(allowed, "resumed from step 7"));
+}
+
+TEST_CASE("a checkpoint of an older dtrun says nothing of its data, and any is taken") {
+  const StateText older{.step = 3, .config_json = "{}\n"};
+  const auto read = parse_state(to_json(older));
+  REQUIRE(read.ok());
+  CHECK(read.value().data == DataIdentity());
+  StateText state = older;
+  state.data = {.train = 3, .test = 4, .contents = "0123456789abcdef"};
+  CHECK(parse_state(to_json(state)).value().data == state.data);
+  ResumePoint start{.from = ResumePoint::kCheckpoint, .config_json = {}, .state = TrainState()};
+  CHECK(data_drift(start, state.data, false) == "");
+}
+
 TEST_CASE("a checkpoint directory that cannot be written is told before the first step") {
   const Job job;
   const JobConfig config = job.config("run");

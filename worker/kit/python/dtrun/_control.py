@@ -43,26 +43,28 @@ class Agent:
         self._requests = 0
         self._hello_ack: dict[str, Any] | None = None
         self._start: dict[str, Any] | None = None
-        self._ending = False  # this worker was told to end
+        self._end: dict[str, Any] | None = None  # there are no further generations for this worker
         self._placed = False  # orders count only between a start and the next ready
         self._sending = threading.Lock()
         self._pulse = 1
         self._progress: dict[str, Any] = {}
+        self._trains_since: float | None = None  # in this generation
         self._said_hello = False
         self._closing = False
         self.outlives = False  # the agent and this worker have agreed on it
         self.unit_file = ""    # by which the processes of a unit find each other
         # Told to leave the generation at once; set before on_pause is called.
         self.left = threading.Event()
-        # The same, or told to leave it after a step, or to end.
+        # The same, or told to leave it after a step, or to end (a signal).
         self.over = threading.Event()
         # Called by the thread that reads.
         self.on_start: Callable[[dict[str, Any]], None] = lambda place: None
-        self.on_pause: Callable[[bool], None] = lambda after_step: None
+        self.on_pause: Callable[[bool, bool], None] = lambda after_step, leaves: None
         # By the thread that reports. Whether this worker waits for something else than a collective, and so does not hang; and
         # how many collectives it has begun, by which the agents find out who waits for whom (FromWorker.collectives).
         self.waits: Callable[[], bool] = lambda: False
         self.collectives: Callable[[], int | None] = lambda: None
+        self.look: Callable[[], None] = lambda: None  # at where this worker stands
         for name, body in (("dtrun-control", self._read), ("dtrun-report", self._report)):
             threading.Thread(target=body, daemon=True, name=name).start()
 
@@ -86,32 +88,30 @@ class Agent:
         self.unit_file = ack.get("unit_file", "")
         return self.outlives
 
-    def ready(self, step: int | None = None, torn: bool = False, error: str = "") -> dict[str, Any] | None:
+    def ready(self, step: int | None = None, torn: bool = False,
+              error: str = "") -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Says that this worker waits for a place in a generation, and waits for it. `step`: steps done by the state that it
-        holds. None: it was told to end."""
+        holds. The second of the two in place of a first one: there is none for it any more."""
         self._progress.pop("first_step", None)
         with self._changed:
             self._placed = False
         held = {} if step is None else {"step": step}
         self._send(ready={**held, "torn": torn, "error": error})
         with self._changed:
-            self._changed.wait_for(lambda: self._start is not None or self._ending)
-            if self._ending:
-                return None
+            self._changed.wait_for(lambda: self._start is not None or self._end is not None)
             place, self._start = self._start, None
-        return place
+            return place or {}, self._end
 
-    def fault(self, message: str) -> None:
-        """This worker ends on an error of its own: nobody need wait for its end."""
+    def fault(self, message: str, final: bool = False) -> None:
+        """This worker ends on an error of its own: nobody need wait for its end. `final`: no restart cures it."""
         try:
-            self._send(fault={"exit_code": 1, "message": message[:2000]})
+            self._send(fault={"exit_code": 1, "message": message[:2000], "final": final})
         except OSError:
             pass
 
     def stop_waiting(self) -> None:
         """For a signal handler, which may have interrupted the holder of the lock."""
-        self._ending = True
-        threading.Thread(target=self._wake, daemon=True).start()
+        threading.Thread(target=self.over.set, daemon=True).start()
 
     def pulse(self) -> None:
         self._pulse += 1
@@ -124,6 +124,8 @@ class Agent:
     def report(self, **values: Any) -> None:
         """Progress: said now, and then at least once a second as long as the process lives."""
         self.note(**values)
+        if "first_step" in values or self._trains_since is None:
+            self._trains_since = time.monotonic()
         if not self._said_hello:
             self.hello(outlives=False)
         try:
@@ -137,7 +139,7 @@ class Agent:
     # ---- the store of this generation
 
     def set(self, key: str, value: bytes) -> None:
-        """Raises Left when the generation ends, or this worker is told to; TimeoutError if the store does not answer."""
+        """Raises Left when the generation ends; TimeoutError if the store does not answer."""
         self._request(key, 0.0, op="SET", value=base64.b64encode(value).decode())
 
     def get(self, key: str, timeout: float) -> bytes:
@@ -150,11 +152,11 @@ class Agent:
             number = self._requests
         self._send(kv={"id": number, "key": key, "timeout_ms": int(timeout * 1000), **more})
         with self._changed:
-            self._changed.wait_for(lambda: number in self._replies or self.left.is_set() or self._ending, timeout + ANSWER_S)
+            self._changed.wait_for(lambda: number in self._replies or self.left.is_set(), timeout + ANSWER_S)
             reply = self._replies.pop(number, None)
         if reply is not None and reply.get("ok"):
             return reply
-        if self.left.is_set() or self._ending:
+        if self.left.is_set():
             raise Left()
         raise TimeoutError(f"the store about '{key}': {(reply or {}).get('error', 'no answer')}")
 
@@ -168,12 +170,9 @@ class Agent:
     def _send_progress(self) -> None:
         finite = {name: value for name, value in self._progress.items() if not isinstance(value, float) or value - value == 0}
         begun = self.collectives()
+        if self._trains_since is not None:  # the generation's time before was spent on loading
+            finite["times"] = {"training": time.monotonic() - self._trains_since}
         self._send(progress=finite, pulse=self._pulse, **({} if begun is None else {"collectives": begun}))
-
-    def _wake(self) -> None:
-        self.over.set()
-        with self._changed:
-            self._changed.notify_all()
 
     def _report(self) -> None:
         while True:
@@ -183,6 +182,7 @@ class Agent:
             try:
                 if self.waits():
                     self._pulse += 1
+                self.look()
                 self._send_progress()
             except OSError:
                 return
@@ -210,11 +210,14 @@ class Agent:
                 self.on_start(message["start"])
                 self.left.clear()
                 self.over.clear()
+            if "end" in message:
+                self._end = message["end"]
             self._changed.notify_all()
         if "stop" in message:
-            self._told_to_stop(message["stop"]["kind"])
+            self._told_to_stop(message["stop"])
 
-    def _told_to_stop(self, kind: str) -> None:
+    def _told_to_stop(self, stop: dict[str, Any]) -> None:
+        kind = stop["kind"]
         if kind == "ABORT":
             os._exit(EXIT_STOPPED)
         with self._changed:
@@ -224,7 +227,7 @@ class Agent:
             if kind == "PAUSE":
                 self.left.set()
             self._changed.notify_all()
-        self.on_pause(kind == "PAUSE_AFTER_STEP")
+        self.on_pause(kind == "PAUSE_AFTER_STEP", bool(stop.get("leaves")))
 
     def close(self) -> None:
         """In a child of this process, which has none of its threads."""

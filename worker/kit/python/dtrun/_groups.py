@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -31,10 +32,15 @@ class Groups:
         self._ranks = 1       # of these, at most
         self._timeout: dict[str, timedelta] = {}
         self.peers: Any = None  # the group of those who hold the same state
+        self.votes: Any = None  # the same ranks, for what is no part of the script's steps; None: there is but one
 
     def make(self, store: dist.Store, rank: int, world_size: int) -> None:
         """The default group. Within watched()."""
+        if world_size > 1:
+            self.votes = _torch_private.gloo_group(dist.PrefixStore("dtrun/votes", store), rank, world_size, **self._timeout)
+        hook = sys.excepthook  # torch wraps it each time
         dist.init_process_group(self._backend, store=store, rank=rank, world_size=world_size, **self._timeout)
+        sys.excepthook = hook
         self.peers = dist.group.WORLD
 
     def make_alone(self) -> None:
@@ -104,7 +110,7 @@ class Groups:
         self.forget()
 
     def forget(self) -> None:
-        self.peers = None
+        self.peers = self.votes = None
         _torch_private.forget_groups()
 
     def end(self) -> None:

@@ -84,9 +84,10 @@ class Twins(Groups):
 
     def make(self, store: dist.Store, rank: int, world_size: int) -> None:
         self.peers = _torch_private.gloo_group(store, rank, world_size, **self._timeout)
+        self.votes = self.peers if world_size > 1 else None
 
     def forget(self) -> None:
-        self.peers = None
+        self.peers = self.votes = None
 
     def end(self) -> None:
         super().end()

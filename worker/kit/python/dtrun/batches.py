@@ -7,12 +7,14 @@ import functools
 import os
 import signal
 import threading
+import time
 from typing import Any, Callable, Iterator, Sequence
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.dataloader import default_collate
 
+RATE_OVER_S = 1.0  # at least
 EPOCHS_APART = 1_000_003  # seeds of two epochs, or of neighbouring seeds, do not meet
 
 
@@ -89,6 +91,7 @@ class Batches:
         self.plan = Plan(len(dataset), global_batch_size, seed, shuffle, drop_last)
         self._place: tuple[int, int, int] | None = None  # generation, rank, world size
         self._at = 0
+        self._rate: dict[str, float] = {}
         self._loader = iter(DataLoader(_Marked(dataset), batch_sampler=self._indices(), collate_fn=_Collate(collate_fn),
                                        worker_init_fn=functools.partial(_begin_loader, worker_init_fn), **loader))
 
@@ -112,6 +115,17 @@ class Batches:
     def place(self, generation: int, rank: int, world_size: int, step: int) -> None:
         """From `step` on this is a worker of that generation."""
         self._place, self._at = (generation, rank, world_size), step
+        self._since, self._samples = time.monotonic(), 0
+
+    def shown(self, step: int) -> dict[str, float]:
+        """What people see of a step that is done: how far the data is, and how fast it goes by."""
+        epoch, at = divmod(step, len(self))
+        self._samples += min(self.plan.global_batch_size, self.plan.samples - at * self.plan.global_batch_size)
+        seconds = time.monotonic() - self._since
+        if seconds >= RATE_OVER_S:
+            self._rate = {"samples_per_second": self._samples / seconds}
+            self._since, self._samples = self._since + seconds, 0
+        return {"epoch": epoch + (at + 1) / len(self), **self._rate}
 
     def of(self, step: int) -> tuple[Any, float]:
         """The batch, and the factor that makes the mean over workers of their mean losses the mean over the step's samples;

@@ -2,15 +2,18 @@
 
 A generation: a place is waited for (Ready, Start), groups are made, who is furthest sends its state to who is behind. Then
 steps, until a collective breaks or the agent says so; what is left is the state of the last whole step. The end of a
-`with` block is the commit: from the first optimizer's update to there the state is half a step's ("torn")."""
+`with` block is the commit: from the first optimizer's update to there the state is half a step's ("torn"). Before that update
+all ranks vote (_rounds.py). Behind the loop goes who holds the state in which it ended, and nobody else."""
 
 from __future__ import annotations
 
 import atexit
+import dis
 import os
 import signal
 import sys
 import threading
+import types
 from typing import Any, Callable, Iterable, Iterator
 
 import torch
@@ -18,10 +21,10 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from . import _control, _torch_private
-from ._agreement import TORN, held, held_by_units, transfers
+from ._agreement import TORN, Did, held, held_by_units, transfers
 from ._control import Agent, Left
 from ._groups import Groups, choose_interface
-from ._pause import AgreedStep, LastStep
+from ._rounds import Rounds, StepError
 from ._state import receive_state, send_state
 from ._store import AgentStore
 from ._units import Twins, Unit, Votes, average, check_unit
@@ -35,6 +38,10 @@ NOTHING_WHOLE = ("no worker holds a whole state: a step broke after its first op
 NO_WHOLE_UNIT = "no unit holds a whole state: all begin again"
 AVERAGE_FIRST = ("with units, a step calls job.average(model.parameters()) once, between backward and the first optimizer.step(): "
                  "who has updated can neither do the step again nor be sure that its peers did it")
+LEAVES_ALONE = "; a loop ends on all ranks together, by job.stop() on any of them"
+NO_UPDATE_TOLD = 100  # steps
+NO_UPDATE = (f"no optimizer of job.keep(…) has done a step in {NO_UPDATE_TOLD} steps: is the one that the script uses among them, "
+             "and is its step() called?")
 OUTSIDE = ("a collective outside of a step's block broke, so nobody can do it again: put it to the beginning of a block "
            "(`with step:`), which is repeated")
 
@@ -48,23 +55,41 @@ class ElasticStep(Step):
         self.error = ""
 
     def __enter__(self) -> Any:
+        job = self._elastic
+        if self._used:
+            job.complain(f"begins step {self.number} a second time")
         self._random = torch.get_rng_state()
-        self._buffers = [buffer.clone() for buffer in self._elastic.buffers]
-        self._elastic.count_from(self.number)
+        self._buffers = [buffer.clone() for buffer in job.buffers]
+        job.count_from(self.number)
         batch = super().__enter__()
-        self._elastic.begin_step()
+        job.begin_step()
         return batch
 
+    def require_used(self) -> None:
+        if not self._used:
+            self._elastic.complain(f"does not begin step {self.number}: the body of the loop has to begin with `with step:`")
+
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
-        job = self._elastic
+        job, own = self._elastic, error
+        if isinstance(error, SystemExit):
+            job.exits(self.number, error)
+        try:
+            if error is None:
+                job.vote_once(updates=False)
+            else:
+                job.complain_if_found(self.number)
+        except Exception as problem:
+            error = problem
         job.inside = False
         if error is None:
             return super().__exit__(kind, error, trace)
         if not job.is_fault(error):
             if isinstance(error, Exception):
                 job.end_on(error)
+            if error is not own:
+                raise error from None
             return False
-        self.error = "" if job.agent.left.is_set() else str(error)[:MOST_ERROR]
+        self.error = "" if job.agent.left.is_set() else (str(error) or type(error).__name__)[:MOST_ERROR]
         if job.leave():
             torch.set_rng_state(self._random)
             with torch.no_grad():
@@ -81,9 +106,15 @@ class ElasticJob(Job):
         self.inside = False  # a step's block
         self._unit = Unit(unit, self.local_rank % unit)
         self._groups: Groups = Twins(backend, self._unit) if unit > 1 else Groups(backend)
-        self._last_step: LastStep | AgreedStep = AgreedStep() if unit > 1 else LastStep(agent)
+        self._rounds = Rounds(agent, self._groups.break_all)
         self._end_asked = False
-        self._averaged = False  # in this step
+        self._voted = False     # in this step; with units, its gradients are averaged
+        self._over = False      # the generation, after the step in hand
+        self._holds = False     # the job's state, of a generation in which all had the same; else what the script has loaded
+        self._loaded = 0        # steps done by that
+        self._no_update: int | None = 0  # steps so far; None: there was one, or it was told
+        self._left = ""         # how this rank left the loop by itself
+        self._fails = False     # with an error that was told
         self._averages = 0      # of units
         self._optimizers: list[torch.optim.Optimizer] = []
         self._wrappers: list[DistributedDataParallel] = []
@@ -95,12 +126,13 @@ class ElasticJob(Job):
         self._begun: tuple[int, int | None] | None = None
         self._earlier_handlers: dict[int, Any] = {}
         agent.on_start, agent.on_pause = self._placed, self._pause
-        agent.waits, agent.collectives = self._waits, self._collectives
+        agent.waits, agent.collectives, agent.look = self._waits, self._collectives, self._look
         if isinstance(self._groups, Twins):
             self._groups.make_unit(agent.unit_file)
         else:
             self._groups.make_alone()
         atexit.register(self._groups.end)
+        atexit.register(self._end_who_left)
 
     # ---- what the script says
 
@@ -117,28 +149,30 @@ class ElasticJob(Job):
     def steps(self, total: int, data: Any = None, start: int = 0, min_workers: int = 1) -> Iterator[Step]:
         if not self._things:
             raise RuntimeError("job.keep(model=…, opt=…) comes before job.steps: a newcomer has to be sent the state")
-        self.done = start or None
+        self.done, self._holds, self._loaded, self.stopping = start, False, start, False
+        self._no_update = 0
         _tell_of_collectives_outside(self)
         self._handle_stop_signals()
         error = ""
         try:
             while self._join(error, total, data, min_workers):
                 error = yield from self._generation(total, data)
-                if self.stopping:
-                    self.leave()  # a peer that has begun the next step does not wait for what this script does now
-                    break
                 if self._in_generation and self._all_done():
                     break
+        except GeneratorExit:
+            if self.done < total:
+                self._loop_left(total)
+            while self.done >= total and not (self._in_generation and self._all_done()) and self._join("", total, data, min_workers):
+                pass  # it leaves after its last step
+            raise
         finally:
             self._in_generation = False  # what follows takes as long as it takes
             self._restore_interrupt()
-        if self.done is None:
-            raise SystemExit(_control.EXIT_STOPPED)  # told to end, and nothing to save
         self.agent.report(step=self.done)
 
     def _generation(self, total: int, data: Any) -> Iterator[Step]:
         while self.done < total and not self.stopping:
-            if not self._last_step.may_enter(self.done):
+            if self._over:
                 self.leave()
                 return ""
             step = ElasticStep(self, self.done, data)
@@ -150,33 +184,73 @@ class ElasticJob(Job):
 
     def _all_done(self) -> bool:
         """Nobody goes before all have done the last step: whoever dies in it would leave no peer with the state."""
-        def wait_for_all() -> None:
-            try:
-                self.agent.set(f"dtrun/done/{self.rank}", b"")
-                AgentStore(self.agent).wait([f"dtrun/done/{rank}" for rank in range(self.world_size)])
-            except TimeoutError as error:
-                raise Left() from error
-
-        self._finishing = True
+        self._finishing, self._voted = True, False
         try:
-            self._together(wait_for_all)
+            self.vote_once(updates=False)
             return True
         except Exception as problem:
             if not self.is_fault(problem):
                 raise
             self.leave()
-            return self.stopping
+            return False
         finally:
             self._finishing = False
+
+    # ---- a rank that leaves its peers
+
+    def exits(self, step: int, error: SystemExit) -> None:
+        """From its block. With a code of its own it fails as it would alone."""
+        if self.world_size == 1 or self.stopping or self._end_asked:
+            return
+        left = f"rank {self.rank} left the loop in step {step}: sys.exit({'' if error.code is None else error.code})"
+        self._groups.break_all()
+        if error.code in (None, 0):
+            self._left = left + LEAVES_ALONE
+            self._end_who_left()
+        self.agent.fault(left)
+
+    def _loop_left(self, total: int) -> None:
+        """The script does not ask for the next step: by break or return, or as an error passes through, which nobody can see from
+        here. In that case this is no rank any more, and the process does not end with 0."""
+        if self.world_size == 1 or self.stopping or self._end_asked or self._fails:
+            return
+        left = f"rank {self.rank} left the loop after step {self.done - 1} of {total}" + LEAVES_ALONE
+        by_itself = _drops_loop(sys._getframe(1).f_back)
+        self.agent.fault(left, final=by_itself)
+        self._groups.break_all()
+        self._left, self.rank = left, -1
+        if by_itself:
+            self._end_who_left()
+
+    def left_alone(self) -> bool:
+        """Whether it was as an error of the script's own passed through: that is told in place of this."""
+        left, self._left = self._left, ""
+        return bool(left)
+
+    def _end_who_left(self) -> None:
+        if not self._left:
+            return
+        self.agent.fault(self._left, final=True)
+        print("dtrun: " + self._left, file=sys.stderr, flush=True)
+        sys.stdout.flush()
+        os._exit(1)
+
+    def complain(self, what: str) -> None:
+        error = StepError(f"rank {self.rank} {what}")
+        self.end_on(error)
+        raise error
+
+    def complain_if_found(self, step: int) -> None:
+        if self._unit.size == 1:
+            self._rounds.complain(step)
 
     # ---- a generation
 
     def _join(self, error: str, total: int, data: Any, min_workers: int) -> bool:
         while True:
-            place = self.agent.ready(self.done, self._torn, error)
-            if place is None:
-                self.stopping = True
-                return False
+            place, end = self.agent.ready(self.done if self._holds else None, self._torn, error)
+            if end is not None:
+                return self._end_waiting(end)
             error = ""
             self.rank, self.world_size = place["rank"], place["world_size"]
             self.local_rank, self.generation = place["local_rank"], int(place["generation"])
@@ -189,12 +263,19 @@ class ElasticJob(Job):
             except Exception as problem:  # a pybind'ed store's Left comes as what pybind makes of it
                 if not self.is_fault(problem):
                     raise
-                error = "" if self.agent.left.is_set() else str(problem)[:MOST_ERROR]
+                error = "" if self.agent.left.is_set() else (str(problem) or type(problem).__name__)[:MOST_ERROR]
                 self.leave()
         if data is not None:
             data.place(self.generation, self.rank, self.world_size, self.done)
         self.agent.report(phase="TRAINING", step=self.done, total_steps=total, first_step=self.done)
         return True
+
+    def _end_waiting(self, end: dict[str, Any]) -> bool:
+        """There is no further generation for this worker, which waits for one. Others may hold a later state, or go on."""
+        if not end.get("last") or not self._holds:
+            raise SystemExit(0)
+        self.rank, self.world_size, self.stopping = end["rank"], end["world_size"], True
+        return False
 
     def _meet(self, address: str) -> None:
         os.environ.update(RANK=str(self.rank), WORLD_SIZE=str(self.world_size), LOCAL_RANK=str(self.local_rank))
@@ -222,33 +303,38 @@ class ElasticJob(Job):
 
     def leave(self) -> bool:
         """The state is that of the last whole step; of the broken one nothing is left. False if the state is torn."""
-        self._in_generation, self._begun = False, None
+        self._in_generation, self._begun, self._over = False, None, False
         self._groups.destroy()
         for optimizer in self._optimizers:
             optimizer.zero_grad()
         if self._touched:
-            self.done, self._touched, self._torn = None, False, True  # a peer has the whole, or nobody
+            self._holds, self._touched, self._torn = False, False, True  # a peer has the whole, or nobody
             return False
         return True
 
     def _agree(self) -> None:
         """All go on from the furthest step that any of them holds."""
-        steps: list[int] = []
-        self._together(lambda: steps.extend(self._gather(held(self.done, self._torn))))
-        furthest, pairs = transfers(held_by_units(*self._unit.range_of(steps)))
+        said: list[list[int]] = []
+        mine = [held(self.done if self._holds else None, self._torn), self._loaded, int(self.stopping)]
+        self._together(lambda: said.extend(self._gather(mine)))
+        states, loaded, stops = (self._unit.range_of(list(column)) for column in zip(*said))
+        held_by = held_by_units(*states)
+        furthest, pairs = transfers(held_by, loaded[0])
         if furthest == TORN:
             raise SystemExit("dtrun: " + (NO_WHOLE_UNIT if self._unit.size > 1 else NOTHING_WHOLE))
         received: list[dict[str, Any]] = []
         self._together(lambda: received.extend(self._exchange(pairs)))
         for state in received:
             self._load(state)
-        self.done, self._torn = furthest, False
+        if max(held_by) < 0 and self.generation > 1 and self.rank == 0:
+            _control.notice(f"no worker holds a state of this job: all begin at step {furthest}, from what the script has loaded")
+        self.done, self._holds, self._torn, self.stopping = furthest, True, False, max(stops[1]) > 0
 
-    def _gather(self, mine: int) -> list[int]:
-        """What each of those holds who should hold the same."""
-        everyone = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world_size // self._unit.size)]
-        self._groups.peers.allgather([everyone], [torch.tensor([mine])]).wait()
-        return [int(one) for one in everyone]
+    def _gather(self, mine: list[int]) -> list[list[int]]:
+        """What each of those says who should hold the same."""
+        everyone = [torch.zeros(len(mine), dtype=torch.int64) for _ in range(self.world_size // self._unit.size)]
+        self._groups.peers.allgather([everyone], [torch.tensor(mine)]).wait()
+        return [one.tolist() for one in everyone]
 
     def _exchange(self, pairs: list[tuple[int, int]]) -> list[dict[str, Any]]:
         """Sends states, or returns the one that was received."""
@@ -289,56 +375,87 @@ class ElasticJob(Job):
 
     def average(self, parameters: Iterable[torch.Tensor]) -> None:
         units = self._unit.size > 1
-        if self._touched or (units and self._averaged):
+        if self._touched or (units and self._voted):
             raise RuntimeError(AVERAGE_FIRST)
 
-        def with_twins() -> Votes:
+        def with_twins() -> None:
             if self.agent.left.is_set():
                 raise Left()
             self._averages += units
             average(self._groups.peers, self.world_size // self._unit.size, parameters)
-            told = torch.tensor([units and self._last_step.told], dtype=torch.int32)
-            if units:
-                self._groups.peers.allreduce([told], dist.ReduceOp.MAX).wait()
-            return Votes(bool(told), self._end_asked)
 
-        votes = self._together(with_twins)
-        self._averaged = True
-        if units:
-            self._last_step.over, self.stopping = votes.generation_ends, votes.loop_ends
+        self.vote_once(updates=True, first=with_twins) if units else with_twins()
+
+    def vote_once(self, updates: bool, first: Callable[[], None] = lambda: None) -> None:
+        """Once in a step all ranks say what they have done in it, and none goes on before it has heard that of all."""
+        if self._voted or (self._unit.size > 1 and updates is False and not self._finishing):
+            return
+        begun = self._counted()
+        collectives = -1 if self._begun is None or self._begun[1] is None or begun is None else begun - self._begun[1]
+
+        def with_peers() -> Votes:
+            if self.agent.left.is_set():
+                raise Left()
+            first()
+            return self._rounds.vote(self._groups.votes, Did(self.done, True, updates, collectives), self._end_asked)
+
+        try:
+            votes = self._together(with_peers)
+        except Exception:
+            self.complain_if_found(self.done)
+            raise
+        self._voted = True
+        self._over, self.stopping = self._over or votes.generation_ends, self.stopping or votes.loop_ends
 
     def _before_update(self) -> None:
         """What the optimizer reads must be final, and not the ruins of a broken collective."""
-        if self.inside and self._unit.size > 1 and not self._averaged:
+        if self.inside and self._unit.size > 1 and not self._voted:
             raise RuntimeError(AVERAGE_FIRST)
         if torch.cuda.is_initialized():
             torch.cuda.current_stream().synchronize()
         if self.agent.left.is_set() and self._unit.size == 1:
             raise Left()
+        self._no_update = None
+        if self.inside:
+            self.vote_once(updates=True)
         self._touched = self.inside
 
     def begin_step(self) -> None:
-        self.inside, self._averaged = True, False
+        self.inside, self._voted = True, False
 
     def commit(self, number: int, shown: dict[str, Any]) -> None:
         self._touched = False
         self.done = number + 1
+        self._tell_of_no_update()
         self.agent.note(step=self.done, **shown)
         self.agent.pulse()
         if self.agent.reported("first_step") == number:
             self.agent.report()  # the generation trains: the agent's measure of a recovery
+
+    def _tell_of_no_update(self) -> None:
+        if self._no_update is None:
+            return
+        self._no_update += 1
+        if self._no_update == NO_UPDATE_TOLD:
+            self._no_update = None
+            if self.rank == 0:
+                _control.notice(NO_UPDATE)
+
+    def stop(self) -> None:
+        self._end_asked = True
 
     def is_fault(self, error: BaseException) -> bool:
         """A peer's; or this worker was told to leave, and any may be what follows from that (not with units, where an order to
         leave breaks nothing but what is done together)."""
         if not isinstance(error, Exception):
             return False
-        told = self.agent.left.is_set() and self._unit.size == 1
+        told = self.agent.left.is_set() and self._unit.size == 1 and not isinstance(error, StepError)
         return told or isinstance(error, Left) or _torch_private.is_peers_fault(error)
 
     def end_on(self, error: Exception) -> None:
         """An error of the script's own: nobody has to wait for this process, which ends as it would, but without torch's
         second or two of clean-up."""
+        self._fails = True
         self._groups.break_all()
         hook = sys.excepthook
 
@@ -348,20 +465,28 @@ class ElasticJob(Job):
             sys.stderr.flush()
             os._exit(1)
 
-        self.agent.fault(f"{type(error).__name__}: {error}")
+        broke_rule = isinstance(error, StepError)
+        self.agent.fault(str(error) if broke_rule else f"{type(error).__name__}: {error}", final=broke_rule)
         sys.excepthook = tell_and_end
 
     # ---- by other threads than the script's
 
     def _placed(self, place: dict[str, Any]) -> None:
-        self._last_step.begin_generation(place["rank"], place["world_size"])
+        unit = self._unit.size
+        self._rounds.begin_generation(place["rank"] // unit, place["world_size"] // unit)
 
-    def _pause(self, after_step: bool) -> None:
+    def _pause(self, after_step: bool, leaves: bool) -> None:
         """It breaks collectives, never Python code."""
         if after_step:
-            self._last_step.asked()
+            self._rounds.asked(leaves)
         else:
             self._groups.break_all()
+
+    def _look(self) -> None:
+        if self._unit.size == 1:
+            begun, now = self._begun, self._counted()
+            in_block = self.inside and not self._voted and begun is not None
+            self._rounds.look(Did(begun[0], False, False, now - begun[1]) if in_block and None not in (now, begun[1]) else None)
 
     def _waits(self) -> bool:
         """For a place, or for the others to be done; or this torch does not count, and nobody can tell."""
@@ -372,7 +497,7 @@ class ElasticJob(Job):
         begun, now = self._begun, self._counted()
         if begun is None or begun[1] is None or now is None or self._finishing or not self._in_generation:
             return None
-        return begun[0] * MOST_COLLECTIVES + now - begun[1]
+        return begun[0] * MOST_COLLECTIVES + (MOST_COLLECTIVES - 1 if self._rounds.voting else now - begun[1])
 
     def _counted(self) -> int | None:
         begun = _torch_private.collectives_begun()
@@ -389,8 +514,7 @@ class ElasticJob(Job):
                 self._earlier_handlers[number] = earlier
 
     def _told_to_end(self, number: int, frame: Any) -> None:
-        self._end_asked = True
-        self.stopping = self.stopping or self._unit.size == 1  # else after the step in which the unit agrees
+        self._end_asked = True  # the loop ends after the step in which all agree
         self.agent.stop_waiting()
         earlier = self._earlier_handlers[number]
         if callable(earlier) and earlier is not signal.default_int_handler:
@@ -403,10 +527,17 @@ class ElasticJob(Job):
             signal.signal(signal.SIGINT, self._earlier_handlers[signal.SIGINT])
 
 
+def _drops_loop(script: types.FrameType | None) -> bool:
+    """Whether it drops its loop's iterator on purpose, rather than as an error passes through."""
+    return script is not None and dis.opname[script.f_code.co_code[script.f_lasti]] in ("POP_TOP", "POP_ITER")
+
+
 def _tell_of_collectives_outside(job: ElasticJob) -> None:
     hook = sys.excepthook
 
     def tell(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        if job.left_alone():
+            job.agent.fault(f"{kind.__name__}: {error}")
         hook(kind, error, trace)
         if not job.inside and _torch_private.is_peers_fault(error):
             print("dtrun: " + OUTSIDE, file=sys.stderr, flush=True)

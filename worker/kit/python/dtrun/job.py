@@ -46,7 +46,8 @@ class Step:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
         if error is None:
             self.committed = True
-            self._job.commit(self.number, self.shown)
+            known = {} if self._data is None else self._data.shown(self.number)
+            self._job.commit(self.number, {**known, **self.shown})
         return False
 
 
@@ -57,7 +58,7 @@ class Job:
         self.rank, self.world_size, self.generation = 0, 1, 0
         self.local_rank = int(os.environ.get("LOCAL_RANK", 0))
         self.done: int | None = None  # steps done, of the state that this process holds; None: it holds none
-        self.stopping = False         # told to end (SIGTERM, Ctrl-C …): the loop ends after the step in hand
+        self.stopping = False         # told to end (SIGTERM, Ctrl-C, stop()): the loop ends after the step in hand
         self._things: dict[str, Any] = {}
         self._on_regroup: list[OnRegroup] = []
         self._unit = Unit(1, 0)
@@ -89,7 +90,14 @@ class Job:
             step = Step(self, number, data)
             yield step
             step.require_used()
+            if self.stopping:
+                break
         signs.at_rest()
+
+    def stop(self) -> None:
+        """Ends the loop on all ranks, after this step or the next. Where no worker outlives another, all ranks call it in the
+        same step."""
+        self.stopping = True
 
     def average(self, parameters: Iterable[torch.Tensor]) -> None:
         """Makes gradients their means over the units, or over the ranks if there are none: once in a step, between backward and
