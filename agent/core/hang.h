@@ -126,8 +126,8 @@ std::optional<std::uint64_t> collectives_of(const std::vector<HungWorker>& hung)
 // silent workers of each node have begun; nothing: it did not say, for its workers give signs of life.
 bool wait_for_another_node(std::uint64_t mine, const std::vector<std::optional<std::uint64_t>>& nodes);
 
-// True if a worker's last lines on stderr are a Python traceback with its error: whatever it waits for now,
-// it has failed. An exception that was only logged reads the same where nothing was written afterwards.
+// True if a worker's last lines on stderr are a Python traceback with its error: it has failed, whatever it
+// waits for. An exception that was only logged reads the same where nothing was written afterwards.
 bool ends_in_traceback(const std::vector<std::string>& stderr_tail);
 
 // Chooses the workers that hang and are to be ended, by local rank, if the others go on with their state. A

@@ -46,13 +46,14 @@ Refusal other_protocol(int theirs) {
 }
 
 // Two jobs that do not know of each other, most likely: both may have left the run id at its default.
+// "starts a.py" and the like.
 Refusal other_program(const Settings& run, const std::string& ours, const std::string& theirs) {
   return {{.reason = Rejected::kOtherSettings,
-           .message = "this node starts " + theirs + ", but run \"" + run.run_id + "\", which " + run.host +
-                      " joined first, starts " + ours + ": another program is another job. Give it a " +
+           .message = "this node " + theirs + ", but run \"" + run.run_id + "\", which " + run.host +
+                      " joined first, " + ours + ": another program is another job. Give it a " +
                       "--rdzv_id of its own, and another port unless a `dtrun store` serves both",
            .job = ""},
-          "it starts " + theirs + ", and this run " + ours + "; another job needs a --rdzv_id of its own"};
+          "it " + theirs + ", and this run " + ours + "; another job needs a --rdzv_id of its own"};
 }
 
 Refusal other_settings(const std::string& option, const std::string& theirs, const std::string& ours) {
@@ -133,7 +134,12 @@ std::optional<Refusal> refuse_other(const Settings& run, const Join& join) {
                     .job = ""},
                    "it asked for run \"" + join.run_id + "\", and this is run \"" + run.run_id + "\""};
   const std::string theirs = program_of(join.command), ours = program_of(run.command);
-  if (!theirs.empty() && !ours.empty() && theirs != ours) return other_program(run, ours, theirs);
+  if (!theirs.empty() && !ours.empty() && theirs != ours)
+    return other_program(run, "starts " + ours, "starts " + theirs);
+  if (join.job.empty() != run.job.empty()) {
+    const std::string program = "starts a program", trainer = "trains a config";
+    return run.job.empty() ? other_program(run, program, trainer) : other_program(run, trainer, program);
+  }
   if (join.min_nodes != run.min_nodes || join.max_nodes != run.max_nodes)
     return other_settings("--nnodes", nnodes(join.min_nodes, join.max_nodes),
                           nnodes(run.min_nodes, run.max_nodes));
@@ -143,19 +149,9 @@ std::optional<Refusal> refuse_other(const Settings& run, const Join& join) {
   if (join.crash_loop_limit != run.restarts.crash_loop_limit)
     return other_settings("--crash_loop_limit", std::to_string(join.crash_loop_limit),
                           std::to_string(run.restarts.crash_loop_limit));
-  if (join.in_memory_recovery != run.in_memory_recovery && join.job.empty() == run.job.empty()) {
+  if (join.in_memory_recovery != run.in_memory_recovery) {
     const auto name = [](bool in_memory_recovery) { return in_memory_recovery ? "memory" : "checkpoint"; };
     return other_settings("--recovery", name(join.in_memory_recovery), name(run.in_memory_recovery));
-  }
-  if (join.job.empty() != run.job.empty()) {
-    const std::string program = "starts a program", trainer = "trains a config";
-    const std::string& ours = run.job.empty() ? program : trainer;
-    const std::string& theirs = run.job.empty() ? trainer : program;
-    return Refusal{{.reason = Rejected::kOtherSettings,
-                    .message = "this agent " + theirs + ", but the one that joined run \"" + run.run_id +
-                               "\" first " + ours + "; start every agent of a run with the same command line",
-                    .job = ""},
-                   "it " + theirs + ", and this run " + ours};
   }
   if (join.job != run.job)
     return Refusal{{.reason = Rejected::kOtherJob,

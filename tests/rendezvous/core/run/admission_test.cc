@@ -55,7 +55,7 @@ TEST_CASE("another program is another job, and refused on both terminals; other 
                             "first.py: another program is another job") == 0);
   CHECK(refused->message.find("Give it a --rdzv_id of its own") != std::string::npos);
   CHECK(refused->to_others ==
-        "it starts second.py, and this run first.py; another job needs a --rdzv_id of its own");
+        "it starts second.py, and this run starts first.py; another job needs a --rdzv_id of its own");
   CHECK_FALSE(differ({"python", "/b/first.py", "--lr", "2"}, ours));
   CHECK(differ({"python3", "-m", "first"}, ours));
   CHECK_FALSE(differ({"sh", "-c", "A=1 ./train"}, {"sh", "-c", "A=2 ./train"}));
@@ -84,9 +84,11 @@ TEST_CASE("a program and a config in one run are refused with the words of both"
   const auto refused = refuse_other(run, join);
   REQUIRE(refused);
   CHECK(refused->reason == Rejected::kOtherSettings);
-  CHECK(refused->message.find("this agent trains a config, but the one that joined") == 0);
-  CHECK(refused->message.find("starts a program;") != std::string::npos);
-  CHECK(refused->to_others == "it trains a config, and this run starts a program");
+  CHECK(refused->message.starts_with("this node trains a config, but run "));
+  CHECK(refused->message.find("starts a program: another program is another job. Give it a --rdzv_id") !=
+        std::string::npos);
+  CHECK(refused->to_others ==
+        "it trains a config, and this run starts a program; another job needs a --rdzv_id of its own");
 }
 
 TEST_CASE("nodes that compute on different devices are refused by their names, since their bits differ") {
