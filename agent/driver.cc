@@ -433,7 +433,8 @@ void Driver::act(const action::Print& a) {
   log_.write("notice", {{"text", a.text}});
   if (a.again && shows_waiting()) return;
   if (a.error) failure_ = a.text;
-  console_.tell_job(a.error ? console_.palette().error(a.text) : console_.palette().message(a.text));
+  const std::string text = a.error ? console_.palette().error(a.text) : console_.palette().message(a.text);
+  a.of_node ? console_.say(text) : console_.tell_job(text);
 }
 
 void Driver::act(const action::TellNews& a) {

@@ -6,8 +6,10 @@ root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 self=$(readlink -f "$0")  # before the change of folder: it may be a relative path
 cd "$root" || exit
 
-# A copy of the repository elsewhere finds in ccache what another one compiled, also with precompiled headers.
-export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$root} CCACHE_NOHASHDIR=${CCACHE_NOHASHDIR:-1}
+# A copy of the repository elsewhere finds in ccache what another one compiled, also with precompiled headers. Not where the path
+# has a space: ccache leaves such paths as they are in the list of headers, so the other copy would compile at each build anew.
+[[ $root = *[[:space:]]* ]] || export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$root}
+export CCACHE_NOHASHDIR=${CCACHE_NOHASHDIR:-1}
 export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
 
 say() { printf 'dtrun: %s\n' "$*" >&2; }

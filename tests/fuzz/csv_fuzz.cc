@@ -32,8 +32,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       std::abort();
     return 0;
   }
-  const auto& [features, values, labels] = table.value();
+  const auto& [features, label, header, index, values, labels] = table.value();
   if (labels.empty() || features == 0 || values.size() != labels.size() * features) std::abort();
+  if (label == 0 || label > features + 1 || (index && !header)) std::abort();
   if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) std::abort();
   if (!std::ranges::all_of(labels, [](std::int32_t label) { return label >= 0 && label < kClasses; }))
     std::abort();

@@ -1,6 +1,6 @@
 """The README's first command where nothing is installed: scripts/demo in a bare system of each Debian, from a copy of what lies
-here called `dtrun` below a folder with a space. Only ccache is there before, with this machine's cache, where it has one: what
-was compiled once with the same compiler is not compiled again.
+here, at the same path. Only ccache is there before, with this machine's cache, where it has one: what was compiled once with
+the same compiler is not compiled again.
 
   demo_test.py BUILD [unittest options…]
 """
@@ -18,7 +18,7 @@ from packing import JOB, ROOT, need
 import cases
 
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
-PLACE = "root/a folder/dtrun"
+PLACE = ROOT.relative_to("/")  # ccache knows files at other paths only if those have no space
 APT = ("apt-get", "-y", "-q", "--no-install-recommends")
 
 

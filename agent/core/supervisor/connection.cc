@@ -122,7 +122,7 @@ void Connection::tell_lost() {
   own_.tell_at.reset();
   if (own_.connected || s.is_ending() || s.job_succeeded()) return;
   own_.told = true;
-  print(lost_notice(s, now_));
+  emit(action::Print{.text = lost_notice(s, now_), .of_node = s.generation.parted});
 }
 
 void Connection::assigned() {

@@ -199,8 +199,9 @@ struct AwaitMembers {      // answer MembersLeft once no other member is connect
 struct DropOutput {};  // our output has no reader any more: do not wait for one
 struct Print {         // one or more lines for people
   std::string text;
-  bool error = false;  // the reason of this node's end
-  bool again = false;  // said before but for its numbers: a terminal shows it in place (standing_notice)
+  bool error = false;    // the reason of this node's end
+  bool of_node = false;  // of this node alone: a launcher of several names it
+  bool again = false;    // said before but for its numbers: a terminal shows it in place (standing_notice)
 };
 struct TellNews {  // about the run's nodes
   rendezvous::News news;

@@ -99,14 +99,14 @@ void Ending::check_connection() {
                   .goodput = last.goodput});
     give_up(kExitOk, s.connection.why_lost + ", but all workers of the job ended with 0");
   } else {
-    give_up(kExitUnavailable, gone_notice(s, now_));
+    give_up(kExitUnavailable, gone_notice(s, now_), true);
   }
 }
 
-void Ending::give_up(int exit_code, const std::string& message) {
+void Ending::give_up(int exit_code, const std::string& message, bool of_node) {
   own_.give_up = exit_code;
   own_.give_up_reason = message;
-  emit(action::Print{.text = message, .error = exit_code != kExitOk});
+  emit(action::Print{.text = message, .error = exit_code != kExitOk, .of_node = of_node});
   if (workers_run()) generation_.stop_silently(message);
   settle_later();
 }

@@ -29,7 +29,7 @@ class Ending : Part {
   void again_told(int number);
   void announce_leave();
   int pass_on(int exit_code);
-  void give_up(int exit_code, const std::string& message);
+  void give_up(int exit_code, const std::string& message, bool of_node = false);
   void check_connection();
   void leave(int signal, int exit_code);
   void report_before(int signal, int exit_code);

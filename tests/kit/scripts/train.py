@@ -6,9 +6,9 @@ says that it has. forward, reduce (in the all-reduce), update (after opt.step())
 average kills a rank whose twins are in job.average, raise is an error of the script's own, asleep waits before the
 collective, lag waits until the agent says something, and half a second more, before the rank asks for the next step, and torn
 adds a collective after the update, in which the rank dies. hold waits in the block for the file "go-STEP" in $KIT_ONCE. exit, quit
-(os._exit), break, skip (`continue` in the block), unbegun (before it), twice and alone (a barrier) are ranks that leave their
-peers, and stop calls job.stop(). Of a generation in place of a step: meet kills a rank whose
-peers do not know yet where to reach it, connect one whose peers do, and regroup one that has met them."""
+(os._exit), break, skip (`continue` in the block), unbegun (before it), twice, and alone (a barrier behind backward) are ranks
+that leave their peers, and stop calls job.stop(). Of a generation in place of a step: meet kills a rank whose peers do not know
+yet where to reach it, connect one whose peers do, and regroup one that has met them."""
 
 import hashlib
 import json
@@ -100,7 +100,7 @@ else:
 opt = torch.optim.AdamW(model.parameters(), lr=1e-3)
 sched = torch.optim.lr_scheduler.LinearLR(opt, total_iters=200)
 job.keep(model=model, opt=opt, sched=sched)
-start, checkpoint = 0, pathlib.Path(os.environ["KIT_ONCE"]) / "checkpoint"  # every KIT_EVERY steps
+start, checkpoint = 0, pathlib.Path(os.environ.get("KIT_ONCE", "")) / "checkpoint"  # every KIT_EVERY steps
 if option("EVERY", 0) and checkpoint.exists():
     loaded = torch.load(checkpoint)
     start = loaded["step"]
@@ -154,8 +154,6 @@ for step in job.steps(option("STEPS", 100), data, start=start, min_workers=optio
             continue
         if strikes("stop", step):
             job.stop()
-        if strikes("alone", step):
-            torch.distributed.barrier()
         if strikes("hold", step):
             say("holds", step=step.number)
             while not checkpoint.with_name(f"go-{step.number}").exists():
@@ -174,6 +172,8 @@ for step in job.steps(option("STEPS", 100), data, start=start, min_workers=optio
         # A replacement is to come before the end: once it is there, this worker is told to pause.
         while step.number >= PATIENT_FROM and job.world_size < option("WHOLE", 1) and not job.agent.over.wait(0.5):
             job.agent.pulse()
+        if strikes("alone", step):
+            torch.distributed.barrier()
         if strikes("skew", step):
             time.sleep(0.5)
         if strikes("average", step):

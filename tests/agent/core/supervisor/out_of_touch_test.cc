@@ -52,9 +52,10 @@ TEST_CASE("a coordinator that fell silent has given this node up: its worker pau
   CHECK(s.passes(15000) == Trace{"pause"});
   CHECK(s.is_ready(0, 41) == Trace{"heartbeat", "stopped has 1"});
   CHECK(s.passes(16000) == Trace{});
-  CHECK(printed(s,
-                "the coordinator was silent; others may go on without this node: its workers wait with "
-                "their state, trying again for 599 s"));
+  CHECK(printed(
+      s,
+      "of this node: the coordinator was silent; others may go on without this node: its workers wait with "
+      "their state, trying again for 599 s"));
   s.happens(unreachable());
   CHECK(s.passes(600000) == Trace{});
   CHECK(s.is_back() == Trace{"join g1 as 1", "ready"});
@@ -111,6 +112,7 @@ TEST_CASE("a node that finds the coordinator gone once its cable is whole has 30
   again.happens(unreachable());
   CHECK(again.passes(599999) == Trace{});
   CHECK(again.passes(600000) == Trace{"signal 15"});
+  CHECK(printed(again, "of this node: the coordinator at "));
   CHECK(printed(again,
                 "was out of reach for 600 s: its node is down, or the network between (perhaps this "
                 "node's own). The others may go on without this node: started again, it takes part "

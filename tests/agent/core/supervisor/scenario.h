@@ -153,7 +153,7 @@ class Scenario {
     Trace trace;
     for (const Action& action : decide(state, event, now)) {
       if (const auto* print = std::get_if<action::Print>(&action)) {
-        printed.push_back(print->text);
+        printed.push_back((print->of_node ? "of this node: " : "") + print->text);
       } else {
         trace.push_back(std::visit(Describe{state.settings.nproc}, action));
       }
