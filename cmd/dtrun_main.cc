@@ -31,7 +31,6 @@
 #include "cmd/options/values.h"
 #include "cmd/plan/make_job_spec.h"
 #include "cmd/plan/plan_json.h"
-#include "cmd/plan/rendezvous_options.h"
 #include "proto/base/log.h"
 #include "rendezvous/identity/key_source.h"
 
@@ -103,11 +102,7 @@ int launch_on_hosts(const cmd::Options& options, const std::vector<std::string>&
   if (!plan.ok()) return cmd::fail(plan.status());
   plan.value().times = times;
   if (options.flag("dry_run")) return cmd::answer(cmd::launch_json(plan.value()));
-  const int exit_code = cmd::run_launch(std::move(plan).value());
-  const bool is_doctor = !options.program.empty() && options.program.front() == cmd::kItself;
-  if (exit_code == kExitUnavailable && !is_doctor)
-    cmd::notice("to find out what keeps the hosts apart: " + cmd::doctor_line(options));
-  return exit_code;
+  return cmd::run_launch(std::move(plan).value());
 }
 
 int run(const std::vector<std::string>& arguments) {

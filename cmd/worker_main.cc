@@ -56,6 +56,9 @@ sigset_t stop_signals() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  struct sigaction inherited {};
+  if (sigaction(SIGHUP, nullptr, &inherited) == 0 && inherited.sa_handler != SIG_IGN)  // nohup's
+    sigaddset(&signals, SIGHUP);
   return signals;
 }
 

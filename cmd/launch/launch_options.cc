@@ -194,6 +194,7 @@ Result<LaunchPlan> make_launch_plan(const Options& options, const std::vector<st
     notice(file->source + " has no effect: the launcher makes a key for the job");
   plan.output.colour = colour_at_first_sight(words, environment);
   plan.workers_are_given = options.has("nproc_per_node");
+  plan.doctor = doctor_line(options);
   return plan;
 }
 

@@ -160,6 +160,8 @@ int Launcher::run() {
     drain();
   }
   console_.set_bar("");
+  if (*exit_code_ == kExitUnavailable && !plan_.doctor.empty())
+    console_.notice("to find out what keeps the hosts apart: " + plan_.doctor);
   // The agents close their ends; a remote shell that does not end is ended with us.
   disk_.post([entry = std::move(entry_)] {});  // its file goes with it
   agent::flush(loop_, console_, {&disk_}, plan_.times.flush, [this] {

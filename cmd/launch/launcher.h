@@ -27,6 +27,7 @@ struct LaunchPlan {
   std::vector<int> nodes = {};
   launch::Attach attach = {};
   std::vector<int> signals = {};  // that each of them gets
+  std::string doctor = {};        // the command that tells why hosts do not meet; empty: none is told
   Times times = {};
 };
 

@@ -399,6 +399,7 @@ bool forbids_failover(const Options& options) {
 }
 
 std::string doctor_line(const Options& typed) {
+  if (!typed.program.empty() && typed.program.front() == kItself) return "";
   std::string line = "dtrun doctor";
   const auto add = [&line](const std::string& word) { line += " " + shell_word(word); };
   for (const OptionEntry& option : kOptions) {
@@ -424,8 +425,7 @@ std::string doctor_line(const Options& typed) {
 Status read_rendezvous_options(Draft& draft) {
   Status status = run_parts(draft, {read_backend, read_local_address, read_master_port, read_run_id,
                                     read_conf, settle_hosting, read_key, read_page});
-  const bool is_doctor = !draft.typed.program.empty() && draft.typed.program.front() == kItself;
-  if (draft.spec.nodes.max > 1 && !is_doctor) draft.spec.doctor = doctor_line(draft.typed);
+  if (draft.spec.nodes.max > 1) draft.spec.doctor = doctor_line(draft.typed);
   return status;
 }
 

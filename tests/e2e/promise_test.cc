@@ -104,6 +104,19 @@ TEST_CASE("a run stopped by SIGTERM and resumed with another number of workers c
   CHECK(model(directory / "out") == quiet_model(at + 24, kJob));
 }
 
+TEST_CASE("a signal to all processes at once keeps the state") {
+  for (const int number : {SIGTERM, SIGHUP, SIGINT}) {
+    Folder directory;
+    Process job(endless_training(standalone(2), directory / "out"));
+    REQUIRE(trains(directory / "out", 3));
+    for (const pid_t worker : workers_of(job, 2)) kill(worker, number);
+    job.signal(number);
+    const Ended ended = job.end();
+    CHECK(ended.exit_code == 128 + number);
+    CHECK_MESSAGE(contains(ended.err, "; checkpoint saved"), ended.err);
+  }
+}
+
 TEST_CASE("once restarts are used up, the job ends with the first failure's code and names the culprit") {
   Folder directory;
   std::vector<std::string> options = standalone(2);

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -10,6 +11,7 @@
 #include <set>
 #include <thread>
 
+#include "proto/base/descriptor.h"
 #include "tests/e2e/ssh/launch.h"
 #include "tests/e2e/training.h"
 #include "tests/support/clock.h"
@@ -211,6 +213,22 @@ TEST_CASE("after a cable is cut, nothing of the job is left on either side of it
     CHECK_MESSAGE(ended.exit_code != 0, ended.err);
     CHECK_MESSAGE(contains(ended.err, SshHosts::name((round + 1) % kHosts)), ended.err);
   }
+}
+
+TEST_CASE("a host is lost while nobody reads the launcher's output: the job ends") {
+  if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
+  const SshHosts hosts{{.hosts = alike(kHosts)}};
+  const Folder folder;
+  REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  const Descriptor reader(open((folder / "pipe").c_str(), O_RDWR | O_CLOEXEC));
+  Process job({"sh", "-c",
+               "exec " +
+                   shell_text(launch(hosts, kHosts,
+                                     {"--nproc_per_node", "1", "--", "sh", "-c",
+                                      "[ $RANK = 1 ] && sleep 2 && kill -9 $PPID; exec yes"})) +
+                   " >" + (folder / "pipe").string() + " 2>&1"});
+  CHECK(job.end(kLimit).exit_code == 69);
+  for (int i = 0; i < kHosts; ++i) CHECK_MESSAGE(is_idle(hosts, i), running_on(hosts, i));
 }
 
 TEST_CASE("Ctrl-C ends the job on all hosts in order, and twice at once") {
