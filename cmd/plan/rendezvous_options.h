@@ -18,7 +18,8 @@ bool forbids_failover(const Options& options);
 // dtrun itself as a program of a run, on whichever host: a worker begins as a copy of its agent.
 inline constexpr char kItself[] = "/proc/self/exe";
 
-// The command line that looks, on every node of this job, what is in the way between them.
+// The command line that looks, on every node of this job, what is in the way between them. Empty for a
+// run of the doctor itself.
 std::string doctor_line(const Options& typed);
 
 // --rdzv_backend or its default.

@@ -58,8 +58,9 @@ void Connection::on(const event::JoinAck& e) {
   own_.separate = e.separate;
   if (s.is_ending()) return;
   if (std::exchange(own_.told, false)) {
-    print(e.resumed ? "connected to the coordinator again; the workers were not interrupted"
-                    : "connected to the coordinator again");
+    print(e.resumed && !s.generation.parted
+              ? "connected to the coordinator again; the workers were not interrupted"
+              : "connected to the coordinator again");
   }
   if (e.resumed) own_.seated = true;
 }

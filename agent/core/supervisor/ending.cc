@@ -99,7 +99,7 @@ void Ending::check_connection() {
                   .goodput = last.goodput});
     give_up(kExitOk, s.connection.why_lost + ", but all workers of the job ended with 0");
   } else {
-    give_up(kExitUnavailable, gone_notice(s, now_), true);
+    give_up(kExitUnavailable, gone_notice(s, now_), /*of_node=*/true);
   }
 }
 

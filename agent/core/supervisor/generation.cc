@@ -224,7 +224,7 @@ void Generation::halt(const std::string& reason, bool after_step) {
 // Nobody may compute a job of its own: the others go on without this node, or wait for it.
 void Generation::part() {
   own_.parted = true;
-  if (s.connection.told) print(parted_notice(s));
+  if (s.connection.told) emit(action::Print{.text = parted_notice(s), .of_node = true});
   halt("the coordinator is out of reach");
   own_.why_stopping.clear();
   settle_later();

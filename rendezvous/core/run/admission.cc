@@ -46,7 +46,7 @@ Refusal other_protocol(int theirs) {
 }
 
 // Two jobs that do not know of each other, most likely: both may have left the run id at its default.
-// "starts a.py" and the like.
+// `ours` and `theirs` are predicates: "starts a.py".
 Refusal other_program(const Settings& run, const std::string& ours, const std::string& theirs) {
   return {{.reason = Rejected::kOtherSettings,
            .message = "this node " + theirs + ", but run \"" + run.run_id + "\", which " + run.host +

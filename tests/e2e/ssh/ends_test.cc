@@ -2,6 +2,7 @@
 // same user on the same hosts runs on.
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -222,11 +223,14 @@ TEST_CASE("a host is lost while nobody reads the launcher's output: the job ends
   REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
   const Descriptor reader(open((folder / "pipe").c_str(), O_RDWR | O_CLOEXEC));
   Process job({"sh", "-c",
-               "exec " +
-                   shell_text(launch(hosts, kHosts,
-                                     {"--nproc_per_node", "1", "--", "sh", "-c",
-                                      "[ $RANK = 1 ] && sleep 2 && kill -9 $PPID; exec yes"})) +
-                   " >" + (folder / "pipe").string() + " 2>&1"});
+               "exec " + shell_text(launch(hosts, kHosts, {"--nproc_per_node", "1", "--", "yes"})) + " >" +
+                   (folder / "pipe").string() + " 2>&1"});
+  const auto full = [&] {
+    pollfd room{reader.get(), POLLOUT, 0};
+    return poll(&room, 1, 0) == 0;
+  };
+  REQUIRE(eventually(full, kLimit));
+  kill(agent_on(hosts, 1), SIGKILL);
   CHECK(job.end(kLimit).exit_code == 69);
   for (int i = 0; i < kHosts; ++i) CHECK_MESSAGE(is_idle(hosts, i), running_on(hosts, i));
 }

@@ -69,7 +69,13 @@ TEST_CASE("a connection that broke may be back at once; out of reach for the kee
   CHECK(s.passes(14999) == Trace{});
   CHECK(printed(s, "no route to host; workers keep running, trying again for 599 s"));
   CHECK(s.passes(15000) == Trace{"pause"});
-  CHECK(printed(s, "others may go on without this node: its workers wait with their state"));
+  CHECK(printed(s, "of this node: others may go on without this node: its workers wait with their state"));
+  // The coordinator may have been stopped as long, and have given nobody up.
+  s.happens(event::Opened{});
+  s.happens(event::Connected{});
+  s.happens(event::JoinAck{.address = "10.0.0.2", .heartbeat_interval = 1000000, .resumed = true});
+  CHECK(printed(s, "connected to the coordinator again"));
+  CHECK_FALSE(printed(s, "not interrupted"));
   AtWork back;
   back.happens(reset());
   back.passes(14000);
