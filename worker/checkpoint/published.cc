@@ -4,6 +4,7 @@
 #include <cstring>
 #include <set>
 
+#include "proto/core/utf8.h"
 #include "proto/json/json.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/places.h"

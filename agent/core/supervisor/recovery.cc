@@ -43,7 +43,7 @@ void Generation::pause(const std::string& reason, bool after_step) {
 void Generation::end_paused() {
   workers_.end_waiting();
   if (!s.workers_outlive() || s.workers.at_work() > 0 || s.workers.signals.contains(SIGTERM)) return;
-  workers_.signal(SIGTERM);
+  workers_.end_rest();
   if (s.ending.told_signal == 0) own_.kill_at.reset();  // of the pause; people were told none of the end
   begin_grace();
 }

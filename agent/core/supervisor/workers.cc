@@ -128,6 +128,15 @@ void Workers::end_waiting() {
   }
 }
 
+// A worker that was told that there is no place for it may be ending: Python then dies of any signal.
+void Workers::end_rest() {
+  const auto told = [](const Worker& worker) { return worker.alive() && worker.told_end; };
+  if (std::ranges::none_of(own_.all, told)) return signal(SIGTERM);
+  own_.signals.insert(SIGTERM);
+  for (const Worker& worker : own_.all)
+    if (worker.alive() && !worker.told_end) signal(SIGTERM, worker.serial);
+}
+
 bool Workers::end_outdated() {
   bool any = false;
   for (Worker& worker : own_.all) {

@@ -33,6 +33,7 @@ class Workers : Part {
   // Tells a program's workers that wait for a place that there is none any more. Of those with a state the
   // furthest of this node save it, once no other one here may get further.
   void end_waiting();
+  void end_rest();
   // Ends those that have loaded, or load, beside a state that is lost: theirs is older. True if there are
   // some.
   bool end_outdated();
