@@ -372,6 +372,12 @@ class KitTest(unittest.TestCase):
                                env={**os.environ, "OMP_NUM_THREADS": "1"})
         self.assertEqual(probe.returncode, 0, probe.stdout + probe.stderr)
 
+    def test_a_peers_state_is_made_of_known_classes_alone(self):
+        script = kit_job.TRAIN.parent / "state.py"
+        done = subprocess.run([kit_job.python_with_torch(), str(script), str(kit_job.new_folder())], capture_output=True, text=True,
+                              env={**os.environ, "OMP_NUM_THREADS": "1"})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
     def test_shares_of_a_step_have_each_sample_once(self):
         script = ("from dtrun.batches import share\n"
                   "for count in range(20):\n"

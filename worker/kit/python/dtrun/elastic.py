@@ -343,7 +343,7 @@ class ElasticJob(Job):
             if number == source:
                 send_state(self._state(), self._groups.peers, receiver, self._meshes())
             elif number == receiver:
-                return [receive_state(self._groups.peers, source, self._meshes())]
+                return [receive_state(self._groups.peers, source, self._meshes(), self._state())]
         return []
 
     def _together(self, part: Callable[[], Votes | None]) -> Votes:
