@@ -115,12 +115,13 @@ struct Join {
   int restart_count = 0;
   int membership_changes = 0;
   CrashHistory crash_history;
-  Goodput goodput = {};                   // as its assignment said
-  Millis age = 0;                         // of that generation
-  bool hosts = false;                     // the coordinator runs inside this agent; the driver checks it
-  std::vector<std::string> command = {};  // the words of a program; empty for the built-in trainer
-  int workers = 0;                        // that are part of Event::generation
-  bool in_memory_recovery = false;        // its workers load first and outlive generations: it sends Ready
+  Goodput goodput = {};                      // as its assignment said
+  std::vector<std::string> seat_hosts = {};  // likewise: Assignment::hosts
+  Millis age = 0;                            // of that generation
+  bool hosts = false;                        // the coordinator runs inside this agent; the driver checks it
+  std::vector<std::string> command = {};     // the words of a program; empty for the built-in trainer
+  int workers = 0;                           // that are part of Event::generation
+  bool in_memory_recovery = false;           // its workers load first and outlive generations: it sends Ready
   // The device of the built-in trainer's workers, all of which compute on the same kind: "cuda", "cpu", or
   // "cpu, " and the properties that determine the bits of its results, where they are known and must not
   // differ.
@@ -319,6 +320,10 @@ struct Assignment : GenerationFacts {
   int group_rank = 0;
   int node_count = 1;
   Node node;  // the member's own
+  // Of the generation, by group rank, for a coordinator that is restarted; empty: more than kMostNamed.
+  std::vector<std::string> hosts = {};
+
+  static constexpr std::size_t kMostNamed = 64;
 
   bool operator==(const Assignment&) const = default;
 };

@@ -29,7 +29,7 @@ DTRUN_WIRE(Join, v1::Join, run_id, member_id, host, address, nproc, node_rank, m
            max_restarts, crash_loop_limit, last_call, join_timeout, heartbeat_timeout, job, master_port,
            group_rank, node_count, first_rank, world_size, restart_count, membership_changes, crash_history,
            goodput, age, hosts, command, workers, in_memory_recovery, device, gpu, gpus, topology, term,
-           least_workers, preferred_rank, protocol)
+           least_workers, preferred_rank, protocol, seat_hosts)
 
 DTRUN_FIELDS(Stopped, v1::Stopped, outcomes, workers, parted)
 
@@ -112,7 +112,7 @@ DTRUN_WIRE(WaitStatus, v1::WaitStatus, joined, min_nodes, max_nodes, run_goes_on
 DTRUN_WIRE(Node, v1::Node, host, address, nproc, first_rank, member_id)
 
 DTRUN_FIELDS(Assignment, v1::Assignment, world_size, restart_count, membership_changes, crash_history,
-             goodput, master_address, master_port, reason, group_rank, node_count, node)
+             goodput, master_address, master_port, reason, group_rank, node_count, node, hosts)
 
 Assignment from_wire(std::int64_t generation, const v1::Assignment& wire) {
   Assignment assignment;
@@ -141,8 +141,11 @@ namespace {
 // The member's own part of the membership.
 Assignment assignment_of(const Assigned& assigned) {
   const Membership& membership = *assigned.membership;
-  return {membership, assigned.group_rank, static_cast<int>(membership.nodes.size()),
-          membership.nodes[static_cast<std::size_t>(assigned.group_rank)]};
+  Assignment assignment{membership, assigned.group_rank, static_cast<int>(membership.nodes.size()),
+                        membership.nodes[static_cast<std::size_t>(assigned.group_rank)]};
+  if (membership.nodes.size() <= Assignment::kMostNamed)
+    for (const Node& node : membership.nodes) assignment.hosts.push_back(node.host);
+  return assignment;
 }
 
 // Writes each action's body into the message of its type.

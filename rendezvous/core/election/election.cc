@@ -38,6 +38,7 @@ class Stepper {
   Millis own_stagger() const { return set_.stagger * set_.self; }
 
   bool grants(int from, const VoteRequest& ask) const;
+  void note_delay(bool same_term);
   void bind(int from, const VoteRequest& ask);
   void take_record(const VoteRequest& ask);
   void stop_leading();
@@ -102,6 +103,7 @@ void Stepper::on(int from, const VoteRequest& ask) {
 void Stepper::bind(int from, const VoteRequest& ask) {
   if (s_.role == State::kLeader) stop_leading();
   s_.newest = std::max(s_.newest, ask.term);
+  note_delay(ask.kind == VoteRequest::kRenew && ask.term == s_.bound_term);
   if (from != s_.bound_to) s_.abstains_until = std::max(s_.abstains_until, s_.bound_until);
   s_.bound_to = from;
   s_.bound_term = ask.term;
@@ -110,6 +112,16 @@ void Stepper::bind(int from, const VoteRequest& ask) {
   s_.leader = ask.kind == VoteRequest::kRenew && ask.serves ? Leader{ask.term, from} : Leader{};
   if (s_.leader.term != 0 && std::exchange(s_.served, 0) != 0) say(-1, Forget{});
   take_record(ask);
+}
+
+// A change of the leader interrupts a job for longer than a leader that is late.
+void Stepper::note_delay(bool same_term) {
+  const Millis before = std::exchange(s_.renewed_at, now_);
+  const Millis delay = same_term && before > 0 ? now_ - before - set_.renew : 0;
+  if (now_ - s_.delayed_at >= set_.remembers) s_.patience = 0;
+  if (2 * delay < s_.patience || delay < set_.retry) return;
+  s_.patience = std::min(2 * delay, set_.most_patience);
+  s_.delayed_at = now_;
 }
 
 void Stepper::take_record(const VoteRequest& ask) {
@@ -125,10 +137,12 @@ void Stepper::stop_leading() {
   s_.bound_until = std::min(s_.bound_until, now_);
 }
 
-// The network does not let this host lead: it leaves the others a lease's time to stand.
+// The network does not let this host lead: it leaves the others a lease's time to stand. One that was
+// stopped, or got no processor, stands at once: its voters may not have noticed yet.
 void Stepper::lose_lead() {
+  const bool was_late = now_ - s_.bound_until >= set_.renew;
   stop_leading();
-  rest(set_.lease);
+  rest(was_late ? 0 : set_.lease);
 }
 
 // The release carries the newest record: a driver sends a host only the newest of the unsent asks.
@@ -234,7 +248,7 @@ void Stepper::stand() {
 void Stepper::rest(Millis after) {
   s_.role = State::kFollower;
   const Millis free_at = std::max(s_.bound_until, s_.abstains_until);
-  s_.stands_at = s_.retired ? kNever : std::max(free_at, now_ + after) + own_stagger();
+  s_.stands_at = s_.retired ? kNever : std::max(free_at, now_ + after) + own_stagger() + s_.patience;
 }
 
 void Stepper::ask_for_votes() {

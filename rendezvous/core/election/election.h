@@ -47,6 +47,9 @@ struct Settings {
   Millis renew = 150;   // between a leader's asks
   Millis retry = 50;    // between a candidate's asks
   Millis stagger = 50;  // added for each place in the list: earlier hosts go first
+  // A voter waits so much longer at most before it stands against a leader whose asks come irregularly, as
+  // from a loaded machine, and for so long after it saw that last.
+  Millis most_patience = 1500, remembers = 30000;
   Merge merge = nullptr;
 };
 
@@ -155,7 +158,10 @@ struct State {
   Term bound_term = 0;
   Millis bound_until = 0;
   Millis abstains_until = 0;
-  Leader leader;  // that serves, as far as known; none after bound_until
+  Leader leader;          // that serves, as far as known; none after bound_until
+  Millis renewed_at = 0;  // it asked last; 0: it has not yet
+  Millis patience = 0;    // with it: twice the longest delay of its asks of late
+  Millis delayed_at = 0;  // when that was
 
   // As a candidate or the leader.
   Term term = 0;

@@ -26,7 +26,9 @@ PhaseTimes bounded(const PhaseTimes& told, double limit) {
 
 PhaseTimes times_of(const GenerationTime& time, bool trainer) {
   const double ran = seconds(time.ran), reported_at = seconds(time.reported_at);
-  if (!time.report) return trainer ? PhaseTimes{.loading = ran} : PhaseTimes{.training = ran};
+  // Who could tell of an adopted one may be gone. Workers load for a moment, and train for the rest.
+  const bool loads = trainer && !time.adopted;
+  if (!time.report) return loads ? PhaseTimes{.loading = ran} : PhaseTimes{.training = ran};
   PhaseTimes times =
       time.report->times ? bounded(*time.report->times, reported_at) : PhaseTimes{.training = reported_at};
   times.loading += reported_at - times.total();

@@ -16,6 +16,7 @@ struct GenerationTime {
   Millis ran = 0;                       // so far
   std::optional<Progress> report = {};  // the newest of rank 0's node
   Millis reported_at = 0;               // of `ran`
+  bool adopted = false;                 // by a coordinator that came to it while it ran
 };
 
 // `spent` and the generation's time. Of the steps that it did, those up to spent.best_step had been done

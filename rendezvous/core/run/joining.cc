@@ -22,6 +22,9 @@ Millis heartbeat_interval(const Settings& settings) {
   return std::max<Millis>(1, std::min(settings.heartbeat_timeout / 3, wanted));
 }
 
+// Where pods are replaced a node says which number it has.
+bool is_new_pod(const Join& join) { return join.preferred_rank && join.group_rank < 0; }
+
 }  // namespace
 
 void Joining::on_join(ConnectionId from, std::int64_t generation, const Join& join) {
@@ -98,6 +101,7 @@ void Joining::admit(ConnectionId from, std::int64_t generation, const Join& join
     member.previous_rank = join.group_rank;
   s_.ever_met.insert(join.member_id);
   s_.deadlines.sweep = std::min(s_.deadlines.sweep, turn_.overdue_at(now_));
+  if (generation == 0 && is_new_pod(join)) give_up_predecessor(join.host);
   const std::optional<int> seat = seat_to_resume(generation, join);
   const bool resumed = seat && generation == s_.generation;
   turn_.say(from, JoinAck{.address = join.address,
@@ -149,8 +153,8 @@ void Joining::adopt(std::int64_t generation, const Join& join) {
   membership->restart_count = std::min(join.restart_count, s_.settings->restarts.max_restarts);
   membership->membership_changes = s_.membership_changes = join.membership_changes;
   membership->nodes.resize(static_cast<std::size_t>(join.node_count));
-  const std::vector<std::string> names =
-      s_.inherited.generation == generation ? s_.inherited.hosts : std::vector<std::string>{};
+  const std::vector<std::string>& names =
+      s_.inherited.generation == generation ? s_.inherited.hosts : join.seat_hosts;
   for (int rank = 0; rank < join.node_count; ++rank) {
     const auto at = static_cast<std::size_t>(rank);
     const bool known = at < names.size() && !names[at].empty();
@@ -165,7 +169,7 @@ void Joining::adopt(std::int64_t generation, const Join& join) {
   adopted.membership = membership;
   adopted.adopted = true;
   adopted.started_at = now_ - age;
-  adopted.time.ran = age;
+  adopted.time = {.ran = age, .adopted = true};
   adopted.seats = Seats::all_away(join.node_count,
                                   {.until = now_ + s_.settings->heartbeat_timeout,
                                    .how_lost = "did not come back after the restart of the coordinator"});
@@ -173,6 +177,8 @@ void Joining::adopt(std::int64_t generation, const Join& join) {
   turn_.begin(std::move(adopted));
   s_.spent = membership->goodput;
   give_up_the_gone();
+  for (const auto& [id, member] : s_.members)
+    if (is_new_pod(member.join)) give_up_predecessor(member.join.host);
 }
 
 // An earlier coordinator saw them go. Two agents of one host cannot be told apart, and are waited for.
@@ -185,6 +191,18 @@ void Joining::give_up_the_gone() {
     s_.current.seats.give_up(rank);
     leaving_.evict(rank, news.text);
   }
+}
+
+// A pod comes in the place of one that is gone for good, whose name it has.
+void Joining::give_up_predecessor(const std::string& host) {
+  if (s_.phase == Phase::kOver || s_.current.seats.away() == 0) return;
+  const std::vector<Node>& nodes = s_.current.membership->nodes;
+  const auto is_it = [&](const Node& node) { return node.host == host; };
+  if (std::ranges::count_if(nodes, is_it) != 1) return;
+  const int rank = static_cast<int>(std::ranges::find_if(nodes, is_it) - nodes.begin());
+  if (!s_.current.seats[rank].away) return;
+  s_.current.seats.give_up(rank);
+  leaving_.evict(rank, host + " was replaced");
 }
 
 // The away seat that the member had.

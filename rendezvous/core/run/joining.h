@@ -27,6 +27,7 @@ class Joining {
   bool adopts(std::int64_t generation, const Join& join) const;
   void adopt(std::int64_t generation, const Join& join);
   void give_up_the_gone();
+  void give_up_predecessor(const std::string& host);
   void welcome_back(Member& member, std::int64_t generation, bool seated);
   std::optional<int> seat_to_resume(std::int64_t generation, const Join& join) const;
   void resume(ConnectionId id, Member& member, int rank);

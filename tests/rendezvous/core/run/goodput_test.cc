@@ -171,6 +171,8 @@ TEST_CASE("a coordinator that takes a run over goes on with the time that its me
   join.goodput = {.training = 10, .down = -1, .steps_redone = 3, .best_step = 120};
   step(run.state, {.from = 1, .generation = 4, .body = join}, run.now);
   run.now += 1000;
+  CHECK(run.spent().loading == 0);  // its workers were at work before
+  CHECK(run.spent().training == 13);
   run.reports(1, at(Doing::kTraining, 100, 130, {.training = 3}));
   CHECK(run.spent() == Goodput{.training = 11, .redone = 2, .steps_redone = 23, .best_step = 130});
 }

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "proto/core/text.h"
 #include "rendezvous/core/run/state.h"
 #include "tests/rendezvous/core/run/text.h"
 
@@ -162,6 +163,7 @@ class Scenario {
     join.membership_changes = static_cast<int>(arguments.number("changes", 0));
     join.crash_history = history_of(arguments);
     join.age = arguments.number("age", 0);
+    if (arguments.has("hosts_were")) join.seat_hosts = split(arguments.text("hosts_were", ""), ',');
     join.hosts = arguments.has("hosts");
     join.workers = static_cast<int>(arguments.number("workers", 0));
     join.in_memory_recovery = arguments.has("warms");
