@@ -45,6 +45,13 @@ std::string output_dir_of(const JobSpec& spec) {
 
 bool has_launcher(const JobSpec& spec) { return spec.output.remote && spec.output.remote->in_fd >= 0; }
 
+// The name of a pod that is lost is known again with its successor, whenever that finds a machine.
+Times times_of(const JobSpec& spec) {
+  Times times = spec.times;
+  if (spec.is_replaced) times.unknown_name = Times::Duration::max();
+  return times;
+}
+
 Settings settings_of(const JobSpec& spec, const Link& link, const std::string& host) {
   Settings settings;
   settings.builtin = std::holds_alternative<BuiltinTrainer>(spec.program);
@@ -142,7 +149,7 @@ Status Driver::prepare() {
     return Status(kExitOsError, "loopback is down, by which the workers of a node meet (ip link set lo up)");
   RETURN_IF_ERROR(hold_master_port());
   if (std::holds_alternative<ExternalProgram>(spec_.program)) (void)scratch_.make();  // its user tells
-  ASSIGN_OR_RETURN(link_, Link::start(spec_.rendezvous, spec_.times, spec_.run_id, identity_.member_id,
+  ASSIGN_OR_RETURN(link_, Link::start(spec_.rendezvous, times_of(spec_), spec_.run_id, identity_.member_id,
                                       unauthenticated_files, scratch_, loop_,
                                       [this](auto event) { from_client(std::move(event)); },
                                       {.notice =

@@ -213,12 +213,13 @@ void Link::show_page() {
     loop_.forget(page_->listener());
     page_->serve();
   });
-  tells_.page(rendezvous::page_text(page_->url(), host));
+  tells_.page(rendezvous::page_text(page_->url(), host, spec_.page.in_pod));
 }
 
 void Link::start_client() {
   rendezvous::ClientOptions options;
   options.host = host_;
+  options.endpoint_from = spec_.endpoint_from;
   options.port = port_;
   if (list_ != nullptr) {
     options.hosts = list_->hosts;

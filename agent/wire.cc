@@ -174,6 +174,7 @@ wire::FromAgent to_message(const action::SendJoin& send, const JobSpec& spec, co
     join.membership_changes = running.membership_changes;
     join.crash_history = running.crash_history;
     join.goodput = running.goodput;
+    join.seat_hosts = running.hosts;
     join.age = send.age;
     join.workers = running.node.nproc;
   }
@@ -184,7 +185,7 @@ wire::FromAgent to_message(const action::SendJoin& send, const JobSpec& spec, co
 
 event::WorkerReady to_event(int serial, const control::Ready& message) {
   event::WorkerReady ready{
-      .serial = serial, .step = {}, .error = printable(message.error()), .torn = message.torn()};
+      .serial = serial, .step = {}, .error = printable_lines(message.error()), .torn = message.torn()};
   if (message.has_step()) ready.step = message.step();
   return ready;
 }

@@ -19,6 +19,7 @@
 #include "agent/text/report.h"
 #include "agent/wire.h"
 #include "proto/core/contract.h"
+#include "proto/core/utf8.h"
 #include "proto/wire/training.h"
 
 namespace dtrun::agent {
@@ -238,12 +239,16 @@ void WorkerRunner::said(WorkerProcess& worker, int serial, const control::FromWo
                                         {"rank", worker.rank()},
                                         {"pid", worker.pid()},
                                         {"step", message.ready().has_step() ? message.ready().step() : -1},
-                                        {"error", message.ready().error()}});
+                                        {"error", printable_lines(message.ready().error())}});
       return events_.happened(to_event(serial, message.ready()));
-    case Body::kCompletion:
-      return events_.happened(event::WorkerCompleted{from_wire(message.completion())});
+    case Body::kCompletion: {
+      Completion completion = from_wire(message.completion());
+      for (std::string* text : {&completion.model_path, &completion.params_sha256})
+        *text = printable_lines(*text);
+      return events_.happened(event::WorkerCompleted{std::move(completion)});
+    }
     case Body::kFault:
-      return worker.set_error(message.fault().message(), message.fault().final());
+      return worker.set_error(printable_lines(message.fault().message()), message.fault().final());
     case Body::BODY_NOT_SET:
       return;
   }

@@ -32,10 +32,12 @@ struct NodeCount {
 struct PageSpec {
   std::optional<int> port = 0;  // 0: any free one; nothing: no page
   std::string address = {};     // empty: loopback
+  bool in_pod = false;          // this node is a pod of Kubernetes
 };
 
 struct RendezvousSpec {
   Hosting hosting;
+  std::string endpoint_from = "--rdzv_endpoint";  // where the coordinator's host stands, for people
   PageSpec page = {};
   // The job's key; null: none.
   std::shared_ptr<const rendezvous::JobKey> key;

@@ -24,7 +24,7 @@ ControlChannel::ControlChannel(Loop& loop, Descriptor socket, OnMessage on_messa
 }
 
 void ControlChannel::send(const control::FromAgent& message) {
-  if (!socket_.open() || !frames_.form()) return;
+  if (!open() || !frames_.form()) return;
   out_ += *frames_.form() == FrameReader::Form::kLines ? to_json_line(message) : frame_of(message);
   write_some();
   if (out_.size() > kMaxQueued) fail("control protocol: the worker does not read its answers");
@@ -33,13 +33,14 @@ void ControlChannel::send(const control::FromAgent& message) {
 void ControlChannel::ready(std::uint32_t events) {
   if (events & EPOLLOUT) write_some();
   if (!socket_.open() || !(events & (EPOLLIN | EPOLLHUP | EPOLLERR))) return;
+  if (broken_) return pass_over();
   const Portion portion = read_portion(socket_.get(), std::string::npos, &frames_);
   take_messages();
   if (portion == Portion::kEnd) close();
 }
 
 void ControlChannel::take_messages() {
-  while (socket_.open()) {
+  while (open()) {
     const auto message = next();
     if (!message.ok()) return fail(message.status().message());
     if (!message.value()) return;
@@ -69,12 +70,20 @@ void ControlChannel::write_some() {
 }
 
 void ControlChannel::fail(const std::string& error) {
-  close();
+  broken_ = true;
+  out_.clear();
+  loop_.change(socket_.get(), EPOLLIN);
   on_error_(error);
 }
 
+void ControlChannel::pass_over() {
+  char part[1 << 14];
+  const ssize_t n = ::recv(socket_.get(), part, sizeof part, MSG_DONTWAIT);
+  if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) close();
+}
+
 void ControlChannel::drain_and_close() {
-  if (!socket_.open()) return;
+  if (!open()) return close();
   while (read_portion(socket_.get(), std::string::npos, &frames_) == Portion::kBytes) {
   }
   take_messages();

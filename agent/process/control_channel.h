@@ -26,8 +26,9 @@ class ControlChannel {
   // its end.
   void send(const control::FromAgent& message);
 
-  // False once the worker has closed its end, or broken the protocol.
-  bool open() const { return socket_.open(); }
+  // False once the worker has closed its end, or broken the protocol. Of that worker all is read on, and
+  // means nothing: it may end as it would.
+  bool open() const { return socket_.open() && !broken_; }
 
   // Reads the remaining messages after the worker's end, then closes.
   void drain_and_close();
@@ -38,6 +39,7 @@ class ControlChannel {
   Result<std::optional<control::FromWorker>> next();
   void write_some();
   void fail(const std::string& error);
+  void pass_over();
   void close();
 
   Loop& loop_;
@@ -46,6 +48,7 @@ class ControlChannel {
   OnError on_error_;
   FrameReader frames_{FrameReader::Takes::kLinesToo};
   std::string out_;
+  bool broken_ = false;
 };
 
 }  // namespace dtrun::agent

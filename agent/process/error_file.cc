@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <string_view>
 
+#include "proto/base/text_in.h"
 #include "proto/core/text.h"
 #include "proto/core/utf8.h"
 #include "proto/json/json.h"
@@ -15,20 +14,6 @@ namespace dtrun::agent {
 namespace {
 
 constexpr std::size_t kMaxFile = 1u << 20;
-// The end of a longer text is kept: the innermost frames, which name the fault, come last. There is a limit
-// because a report travels to every node.
-constexpr std::size_t kMaxText = 16u << 10;
-
-std::string cleaned(std::string_view text) {
-  std::string out;
-  while (text.ends_with('\n')) text.remove_suffix(1);
-  for (const std::string& line : split(text)) out += printable(line) + "\n";
-  if (!out.empty()) out.pop_back();
-  if (out.size() <= kMaxText) return out;
-  const std::size_t line = out.find('\n', out.size() - kMaxText);
-  return "..." +
-         (line == std::string::npos ? printable(out.substr(out.size() - kMaxText)) : out.substr(line));
-}
 
 const Json* member(const Json* object, const char* name) {
   if (object == nullptr || !object->is_object()) return nullptr;
@@ -37,7 +22,7 @@ const Json* member(const Json* object, const char* name) {
 }
 
 std::string text_of(const Json* value) {
-  return value != nullptr && value->is_string() ? cleaned(value->get_ref<const std::string&>()) : "";
+  return value != nullptr && value->is_string() ? printable_lines(value->get_ref<const std::string&>()) : "";
 }
 
 // The code unit of an escape such as \ud83d at the front of `text`, -1 if there is none.
@@ -77,11 +62,9 @@ WorkerError parse_error_file(const std::string& text) {
 }
 
 WorkerError read_error_file(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::string text(kMaxFile, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  WorkerError error = parse_error_file(text);
+  const Result<std::string> text = read_text(file, kMaxFile);
+  if (!text.ok()) return {};
+  WorkerError error = parse_error_file(text.value());
   struct stat found {};
   if (!error.message.empty() && ::stat(file.c_str(), &found) == 0)
     error.written_at =

@@ -1,3 +1,6 @@
+#include <openssl/evp.h>
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -8,15 +11,25 @@
 #include "cmd/job_files/kubernetes.h"
 #include "cmd/job_files/pod_values.h"
 #include "cmd/options/values.h"
-#include "cmd/plan/config_file.h"
+#include "proto/base/text_in.h"
+#include "proto/core/exit_codes.h"
+#include "proto/core/utf8.h"
 #include "rendezvous/identity/job_key.h"
 
 namespace dtrun::cmd {
 namespace {
 
-constexpr OptionEntry kOptionsOfKubernetes[] = {
+constexpr int kMetricsPort = 29401;
+
+constexpr OptionEntry kOwnOptionsOfKubernetes[] = {
     {.name = "image", .placeholder = "IMAGE", .help = "Pod image, with a tag or digest [must be given]"},
-    {.name = "name", .placeholder = "NAME", .help = "Objects' name [the config's file name]"},
+    {.name = "output",
+     .short_name = "o",
+     .placeholder = "FILE",
+     .help =
+         "File for the objects; no other user may read it, since the job's key is in it [standard output]",
+     .is_path = true},
+    {.name = "name", .placeholder = "NAME", .help = "Objects' name [that of the config, script or program]"},
     kNodesOption,
     {.name = "gpus", .placeholder = "N", .help = "GPUs per pod, with a worker for each [0]"},
     {.name = "cpus", .placeholder = "QUANTITY", .help = "CPU limit per pod, such as 8 or 500m [none]"},
@@ -27,8 +40,12 @@ constexpr OptionEntry kOptionsOfKubernetes[] = {
      .repeats = true},
     kRestartsOption,
     kOptionOfLauncher<"shutdown_timeout", "110">,
+    {.name = "http_port",
+     .placeholder = "N|auto|off",
+     .help = "Port of the job's page and metrics in the pods; auto: on loopback, without metrics [29401]"},
     kColorOption,
     kHelpOption};
+constexpr auto kOptionsOfKubernetes = with_those_of_jobs<kOwnOptionsOfKubernetes>();
 
 using KubernetesOptions = Values<kOptionsOfKubernetes>;
 
@@ -37,14 +54,16 @@ Status read_volumes(const KubernetesOptions& options, KubernetesJob* job) {
   if (!given) return {};
   for (const std::string& text : repeated_values(*given)) {
     ASSIGN_OR_RETURN(VolumeMount volume, parse_volume(text));
+    if (const std::string taken = taken_by(volume, job->volumes); !taken.empty())
+      return usage("--volume=" + text + ": the path is that of " + taken + " already");
     job->volumes.push_back(std::move(volume));
   }
   return {};
 }
 
-Status read_name(const KubernetesOptions& options, const std::string& config, KubernetesJob* job) {
+Status read_name(const KubernetesOptions& options, const std::string& path, KubernetesJob* job) {
   const auto given = options.given("name");
-  job->name = given ? given->value : name_of_config(config);
+  job->name = given ? given->value : name_of_config(path);
   if (fits_as_name(job->name)) return {};
   return usage(quoted(*given) + ": expected up to 52 small letters, digits and '-', a letter first");
 }
@@ -72,6 +91,10 @@ Status read_options(const KubernetesOptions& options, const worker::LaunchConfig
   job->nodes = nodes.value();
   ASSIGN_OR_RETURN(job->max_restarts, restarts_of(options.given("max_restarts"), launch));
   job->shutdown_timeout_s = 110;
+  std::optional<int> port = kMetricsPort;
+  RETURN_IF_ERROR(read_given(options.given("http_port"), &port, parse_page_port));
+  job->metrics_port = port.value_or(0);
+  if (job->metrics_port == 0) job->options.push_back(std::string("--http_port=") + (port ? "auto" : "off"));
   Status status = read_image(options, job);
   if (status.ok()) status = read_limits(options, job);
   if (status.ok()) status = read_number(options.given("shutdown_timeout"), &job->shutdown_timeout_s);
@@ -116,20 +139,58 @@ void tell_paths_of_here(const worker::JobConfig& config) {
              "=/PATH/..., or the path in the image");
 }
 
+std::string base64(const std::string& text) {
+  std::string encoded(4 * ((text.size() + 2) / 3) + 1, '\0');
+  const int size =
+      EVP_EncodeBlock(reinterpret_cast<unsigned char*>(encoded.data()),
+                      reinterpret_cast<const unsigned char*>(text.data()), static_cast<int>(text.size()));
+  encoded.resize(static_cast<std::size_t>(size));
+  return encoded;
+}
+
+Status read_program(const JobProgram& program, KubernetesJob* job) {
+  job->options = program.options;
+  job->words = program.words;
+  if (!program.text) {
+    if (program.path.ends_with(".py") && program.words.front() != "--")
+      notice(program.path + " is not here, and so must be in the image or on a volume");
+    return {};
+  }
+  job->file = program.config ? "job.json" : name_in_config_map(program.path);
+  job->text = *program.text;
+  if (invalid_utf8_at(job->text)) return Status(kExitNoInput, program.path + ": this is no text in UTF-8");
+  if (job->text.size() > kMostInConfigMap)
+    return usage(program.path +
+                 ": a file of more than 900 KiB fits into no ConfigMap: put it into the image");
+  return {};
+}
+
+// It has the job's key.
+int write_for_oneself(const std::string& file, const std::string& text) {
+  umask(077);
+  const Status status = replace_text(file, text);
+  return status.ok() ? kExitOk : fail(status);
+}
+
 int run_kubernetes(const Invocation& invocation) {
   const KubernetesOptions options{invocation.values};
-  const std::vector<std::string> overrides = invocation.from_second_on();
-  const Result<ConfigFile> file = read_job_config(invocation.argument, overrides);
-  if (!file.ok()) return fail(file.status());
+  const Result<JobProgram> program = read_job(invocation, kOwnOptionsOfKubernetes);
+  if (!program.ok()) return fail(program.status());
+  const rendezvous::JobKey key = rendezvous::JobKey::random();
   KubernetesJob job{
-      .key = rendezvous::JobKey::random().text(), .config = file.value().text, .overrides = overrides};
-  Status status = read_name(options, invocation.argument, &job);
-  if (status.ok()) status = read_options(options, file.value().config.launch, &job);
+      .print = key.fingerprint(), .key = base64(key.text()), .metrics_token = base64(key.page_token(""))};
+  Status status = read_program(program.value(), &job);
+  if (status.ok()) status = read_name(options, program.value().path, &job);
+  if (status.ok()) status = read_options(options, program.value().launch(), &job);
   if (!status.ok()) return fail(status);
-  status = check_output(file.value().config.output_dir, job.volumes);
-  if (!status.ok()) return fail(status);
-  tell_paths_of_here(file.value().config);
-  return answer(kubernetes_yaml(job));
+  if (const auto& config = program.value().config) {
+    status = check_output(config->output_dir, job.volumes);
+    if (!status.ok()) return fail(status);
+    tell_paths_of_here(*config);
+  }
+  const auto output = options.given("output");
+  return output && output->value != "-" ? write_for_oneself(output->value, kubernetes_yaml(job))
+                                        : answer(kubernetes_yaml(job));
 }
 
 }  // namespace
@@ -138,15 +199,18 @@ constinit const Command kKubernetesCommand{
     .name = "kubernetes",
     .summary = "Write a job's Kubernetes manifests, for kubectl apply",
     .description =
-        "Prints a Secret with a new key, a Service, a ConfigMap with CONFIG.json, and an Indexed Job with a "
-        "pod for each node. The first pod has the coordinator, under a name that stays when the pod is "
-        "replaced.\n\n"
-        "  dtrun kubernetes --image registry/dtrun:1 --nnodes 3 CONFIG.json > job.yaml\n"
+        "Writes a Secret with a new key, a Service, a ConfigMap with CONFIG.json or SCRIPT.py, and an "
+        "Indexed "
+        "Job with a pod for each node. The first pod has the coordinator, under a name that stays when the "
+        "pod is replaced.\n\n"
+        "  dtrun kubernetes --image registry/dtrun:1 --nnodes 3 -o job.yaml CONFIG.json\n"
         "  kubectl apply -f job.yaml\n\n"
+        "Options of dtrun, such as --log_dir and --recovery, are those of the pods' dtrun.\n\n"
         "docs/kubernetes.md tells what the objects do, and how a job goes on when a pod is lost.",
     .argument = "CONFIG.json",
     .second = "[KEY=VALUE]",
     .second_repeats = true,
+    .takes_job = true,
     .options = kOptionsOfKubernetes,
     .rare = true,
     .run = run_kubernetes};

@@ -165,14 +165,14 @@ Result<std::optional<rendezvous::PageOptions>> page_options(const Values<kOption
 
 // Nobody waits for a store to start, so its page has its thread at once. A store without a page is one, too.
 std::unique_ptr<rendezvous::HttpServer> show_page(rendezvous::Server& server,
-                                                  const rendezvous::PageOptions& options) {
+                                                  const rendezvous::PageOptions& options, bool in_pod) {
   auto page = rendezvous::open_page(server, options);
   if (!page.ok()) {
     say(page.status().message());
     return nullptr;
   }
   page.value()->serve();
-  say("watch: " + rendezvous::page_text(page.value()->url(), options.host));
+  say("watch: " + rendezvous::page_text(page.value()->url(), options.host, in_pod));
   return std::move(page).value();
 }
 
@@ -197,7 +197,7 @@ int run_store(const Invocation& invocation) {
   std::unique_ptr<rendezvous::HttpServer> page;
   if (auto& wanted = page_wanted.value()) {
     wanted->endpoint = endpoint_text({host_name(), server.value()->port()});
-    page = show_page(*server.value(), *wanted);
+    page = show_page(*server.value(), *wanted, invocation.environment("KUBERNETES_SERVICE_HOST") != nullptr);
   }
   int number = 0;
   sigwait(&signals, &number);

@@ -16,7 +16,23 @@ struct Parsed {
   OwnArguments own;
   std::string argument, second;
   std::vector<std::string> more;
+  bool is_verbatim = false;
 };
+
+Result<Parsed> parse_job(const Command& command, const std::vector<std::string>& arguments,
+                         const Environment& environment) {
+  ASSIGN_OR_RETURN(Options job, parse_command_line("dtrun " + std::string(command.name), command.options,
+                                                   arguments, environment));
+  Parsed parsed{.own = {.values = std::move(job.values), .short_help = job.short_help},
+                .argument = {},
+                .second = {},
+                .more = {},
+                .is_verbatim = job.program_is_verbatim};
+  if (job.program.empty()) return parsed;
+  parsed.argument = job.program.front();
+  parsed.more.assign(job.program.begin() + 1, job.program.end());
+  return parsed;
+}
 
 // Options, the arguments that the command takes, with options between and behind them.
 Result<Parsed> parse(const Command& command, std::vector<std::string> arguments,
@@ -67,7 +83,8 @@ bool exists(const std::string& word, const Environment& environment) {
 
 int run_command(const Command& command, const std::vector<std::string>& arguments,
                 const Environment& environment, const Times& times) {
-  Result<Parsed> parsed = parse(command, arguments, environment);
+  Result<Parsed> parsed =
+      command.takes_job ? parse_job(command, arguments, environment) : parse(command, arguments, environment);
   if (!parsed.ok()) return fail(parsed.status());
   const OwnArguments& own = parsed.value().own;
   if (const auto colour = own.values.find(kColorOption.name); colour != own.values.end()) {
@@ -84,13 +101,16 @@ int run_command(const Command& command, const std::vector<std::string>& argument
     const std::string name = "dtrun " + std::string(command.name);
     const std::string order = std::string(command.argument) + (command.needs_second() ? " " : "") +
                               (command.needs_second() ? command.second : "");
-    return fail(usage(name + " needs " + (lacks_first ? command.argument : command.second) + ": " + name +
-                      " [options] " + order + " (" + name + " --help)"));
+    const std::string needed = std::string(lacks_first ? command.argument : command.second) +
+                               (command.takes_job ? ", SCRIPT.py or -- PROGRAM" : "");
+    return fail(
+        usage(name + " needs " + needed + ": " + name + " [options] " + order + " (" + name + " --help)"));
   }
   return command.run({.values = own.values,
                       .argument = parsed.value().argument,
                       .second = parsed.value().second,
                       .more = parsed.value().more,
+                      .is_verbatim = parsed.value().is_verbatim,
                       .environment = environment,
                       .times = times});
 }

@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <map>
+#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "cmd/history/lines.h"
 #include "proto/json/json.h"
 
 namespace dtrun::cmd {
@@ -41,6 +46,9 @@ class LifeReader {
 
   JobLife take(int unreadable) {
     life_.unreadable = unreadable;
+    for (const auto& [key, agent] : agents_)
+      for (const WorkSpan& span : agent.spans) begins_.push_back(span.begin);
+    std::ranges::sort(begins_);
     for (auto& [key, agent] : agents_) cut_short(&agent);
     for (auto& [key, agent] : agents_) place(key.first, std::move(agent.spans));
     std::ranges::stable_sort(life_.nodes, {}, &NodeLife::host);
@@ -133,18 +141,15 @@ class LifeReader {
 
   // At most alive_at_: what the metrics say behind the start of another generation is of that one.
   double next_start_after(double begin) const {
-    double next = alive_at_;
-    for (const auto& [key, agent] : agents_)
-      for (const WorkSpan& span : agent.spans)
-        if (span.begin > begin) next = std::min(next, span.begin);
-    return next;
+    const auto next = std::ranges::upper_bound(begins_, begin);
+    return next == begins_.end() ? alive_at_ : std::min(alive_at_, *next);
   }
 
-  // Into the first row of its host that is free by then.
+  // Into the first row of its host that is free by then. The agents of a host come one after the other.
   void place(const std::string& host, std::vector<WorkSpan> spans) {
     if (spans.empty()) return;
-    for (NodeLife& node : life_.nodes) {
-      if (node.host != host) continue;
+    if (life_.nodes.empty() || life_.nodes.back().host != host) first_row_ = life_.nodes.size();
+    for (NodeLife& node : std::span(life_.nodes).subspan(first_row_)) {
       if (node.spans.back().end > spans.front().begin && node.spans.front().begin < spans.back().end)
         continue;
       node.spans.insert(node.spans.end(), spans.begin(), spans.end());
@@ -158,6 +163,8 @@ class LifeReader {
   JobLife life_;
   std::int64_t marks_ = 0;
   std::map<AgentKey, AgentSpans> agents_;
+  std::vector<double> begins_;                 // of all spans, once they are known
+  std::size_t first_row_ = 0;                  // of the host that is placed
   std::map<std::string, std::string> failed_;  // error of a worker that ended and was not reported yet
 };
 
@@ -166,7 +173,7 @@ class LifeReader {
 JobLife read_events(std::istream& text, double alive_at) {
   LifeReader reader(alive_at);
   int unreadable = 0;
-  for (std::string line; std::getline(text, line);)
+  for (std::string line; next_line(text, &line);)
     if (!line.empty() && !reader.add(parse_json(line))) ++unreadable;
   return reader.take(unreadable);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cmd/history/lines.h"
 #include "proto/json/json.h"
 
 namespace dtrun::cmd {
@@ -59,7 +60,7 @@ bool add(const Json& line, MetricsLog* log) {
 
 MetricsLog read_metrics(std::istream& text) {
   MetricsLog log;
-  for (std::string line; std::getline(text, line);)
+  for (std::string line; next_line(text, &line);)
     if (!line.empty() && !add(parse_json(line), &log)) ++log.unreadable;
   return log;
 }

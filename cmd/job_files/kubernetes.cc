@@ -8,6 +8,7 @@
 #include "cmd/job_files/templates.h"
 #include "cmd/options/values.h"
 #include "proto/core/lost_exits.h"
+#include "proto/core/text.h"
 #include "proto/json/json.h"
 
 namespace dtrun::cmd {
@@ -30,10 +31,36 @@ std::string args_of(const KubernetesJob& job) {
   Json args = {"--nnodes",           nodes,
                "--max_restarts",     std::to_string(job.max_restarts),
                "--shutdown_timeout", std::to_string(job.shutdown_timeout_s)};
-  if (job.gpus > 0) args.insert(args.end(), {"--nproc_per_node", "gpu"});
-  args.push_back("/config/job.json");
-  for (const std::string& override : job.overrides) args.push_back(override);
+  const auto is_given = [&](const char* option) {
+    return std::ranges::any_of(job.options,
+                               [&](const std::string& word) { return word.starts_with(option); });
+  };
+  if (job.gpus > 0 && !is_given("--nproc_per_node=")) args.insert(args.end(), {"--nproc_per_node", "gpu"});
+  if (job.metrics_port > 0) {
+    args.insert(args.end(), {"--http_port", std::to_string(job.metrics_port)});
+    if (!is_given("--http_bind=")) args.insert(args.end(), {"--http_bind", "0.0.0.0"});
+  }
+  for (const std::string& option : job.options) args.push_back(option);
+  if (!job.file.empty()) args.push_back("/config/" + job.file);
+  for (const std::string& word : job.words) args.push_back(word);
   return yaml(args);
+}
+
+// Configs stay readable.
+std::string file_entry(const KubernetesJob& job) {
+  const Json config = job.file.ends_with(".json") ? parse_json(job.text) : Json();
+  if (!config.is_object()) return job.file + ": " + yaml(job.text);
+  std::string entry = job.file + ": |";
+  for (const std::string& line : split(ascii_json_text(config, 2))) entry += "\n  " + line;
+  return entry;
+}
+
+std::string config_map_of(const KubernetesJob& job) {
+  if (job.file.empty()) return "";
+  std::string object = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"" + job.name + "-" + job.print +
+                       "\"}\nimmutable: true\ndata:";
+  for (const std::string& line : split(file_entry(job))) object += "\n  " + line;
+  return object + "\n---";
 }
 
 std::string lost_exits() {
@@ -95,12 +122,42 @@ Result<VolumeMount> parse_volume(const std::string& text) {
                ": expected CLAIM=/PATH, a persistent volume claim and where pods see it, or CLAIM=/PATH:ro");
 }
 
+// Kubernetes refuses a path that is mounted twice, with the pod, when other objects are made already.
+std::string taken_by(const VolumeMount& volume, const std::vector<VolumeMount>& others) {
+  const auto normal = [](const std::string& path) {
+    std::string text = std::filesystem::path(path).lexically_normal().string();
+    if (text.size() > 1 && text.ends_with('/')) text.pop_back();
+    return text;
+  };
+  const std::string path = normal(volume.path);
+  for (const char* const own : {"/config", "/work", "/tmp", "/dev/shm", "/var/run/secrets/dtrun", "/"})
+    if (path == own) return "dtrun";
+  for (const VolumeMount& other : others)
+    if (path == normal(other.path)) return "--volume " + other.claim + "=" + other.path;
+  return "";
+}
+
+std::string name_in_config_map(const std::string& path) {
+  const std::string name = std::filesystem::path(path).filename().string();
+  const auto fits = [](char c) {
+    return is_small_letter(c) || is_digit(c) || (c >= 'A' && c <= 'Z') || c == '-' || c == '_' || c == '.';
+  };
+  const bool is_taken = name.size() <= 253 && name.find_first_not_of('.') != name.npos && name != "..";
+  return is_taken && std::ranges::all_of(name, fits)
+             ? name
+             : "job" + std::filesystem::path(path).extension().string();
+}
+
 std::string kubernetes_yaml(const KubernetesJob& job) {
   const bool elastic = job.nodes.min < job.nodes.max;
   return fill_in(kKubernetesTemplate,
                  {{"name", job.name},
+                  {"print", job.print},
                   {"key", yaml(job.key)},
-                  {"config", ascii_json_text(parse_json(job.config), 2)},
+                  {"metrics_token", yaml(job.metrics_token)},
+                  {"metrics_port", job.metrics_port > 0 ? std::to_string(job.metrics_port) : ""},
+                  {"config_map", config_map_of(job)},
+                  {"file", job.file},
                   {"pods", std::to_string(job.nodes.max)},
                   // A pod of an elastic job that found no node, or came too late, need not end.
                   {"success_policy", elastic ? "successPolicy: {rules: [{succeededIndexes: \"0\"}]}" : ""},

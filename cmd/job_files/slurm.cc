@@ -14,14 +14,27 @@ namespace {
 // agents end after their workers.
 constexpr int kWarning = 300, kGraceAfterShutdown = 10;
 
-// In a line of #SBATCH, which knows neither all of a shell's quotes nor line breaks.
+// A line of #SBATCH knows neither all of a shell's quotes nor line breaks.
+bool is_plain(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_'; }
+
 std::string plain(std::string name) {
   for (char& c : name)
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '_') c = '-';
+    if (!is_plain(c)) c = '-';
   return name;
 }
 
+std::string shell_words(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += " " + shell_word(word);
+  return text;
+}
+
 }  // namespace
+
+bool is_slurm_word(const std::string& text) {
+  return !text.empty() &&
+         std::ranges::all_of(text, [](char c) { return is_plain(c) || c == '-' || c == ','; });
+}
 
 std::string slurm_script(const SlurmJob& job) {
   const bool elastic = job.nodes.min < job.nodes.max;
@@ -29,12 +42,12 @@ std::string slurm_script(const SlurmJob& job) {
   std::string options = "--max_restarts " + std::to_string(job.max_restarts) + " --shutdown_timeout " +
                         std::to_string(kWarning - kGraceAfterShutdown);
   if (elastic) options = "--nnodes " + least + ":" + most + " " + options;
-  if (job.gpus > 0) options += " --nproc_per_node gpu";
+  const bool counts = std::ranges::any_of(
+      job.options, [](const std::string& word) { return word.starts_with("--nproc_per_node="); });
+  if (job.gpus > 0 && !counts) options += " --nproc_per_node gpu";
   // An elastic job goes on with fewer nodes. Slurm ends the rest of any other job, and queues it anew.
   const std::string no_kill = elastic ? "#SBATCH --no-kill" : "";
   const std::string step = elastic ? "--no-kill --kill-on-bad-exit=0" : "--kill-on-bad-exit=0";
-  std::string config = shell_word(job.config);
-  for (const std::string& override : job.overrides) config += " " + shell_word(override);
   return fill_in(kSlurmTemplate, {{"name", plain(job.name)},
                                   {"warning", std::to_string(kWarning)},
                                   {"nodes", elastic ? least + "-" + most : most},
@@ -43,8 +56,7 @@ std::string slurm_script(const SlurmJob& job) {
                                   {"partition", job.partition},
                                   {"no_kill", no_kill},
                                   {"step", step},
-                                  {"options", options},
-                                  {"config", config}});
+                                  {"command", options + shell_words(job.options) + shell_words(job.words)}});
 }
 
 bool is_slurm_time(const std::string& text) {

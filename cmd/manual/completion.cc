@@ -65,7 +65,7 @@ class Completer {
       add_values(due->placeholder, "");
     } else if (!program_ && typed().starts_with('-')) {
       add_options();
-    } else if (command_ == nullptr) {
+    } else if (takes_job()) {
       add_programs();
     } else if (std::string_view(command_->argument) == "[RUN]") {
       for (const std::string& run : runs_()) add(run);
@@ -77,6 +77,7 @@ class Completer {
 
  private:
   const std::string& typed() const { return words_.back(); }
+  bool takes_job() const { return command_ == nullptr || command_->takes_job; }
   std::span<const OptionEntry> options() const {
     return command_ != nullptr ? command_->options : std::span<const OptionEntry>(kOptions);
   }
@@ -91,7 +92,7 @@ class Completer {
       const std::string& word = words_[i];
       if (due != nullptr) {
         due = nullptr;
-      } else if (command_ == nullptr && (word == "--" || !is_option(word))) {
+      } else if (takes_job() && (word == "--" || !is_option(word))) {
         program_ = word == "--" ? i + 1 : i;
         return nullptr;
       } else if (is_option(word) && !has_value(word)) {

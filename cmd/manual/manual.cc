@@ -225,6 +225,9 @@ Page launcher_page(Commands commands, Detail detail) {
 Page command_page(const Command& command, Detail detail) {
   Page page{
       .name = "dtrun " + std::string(command.name), .summary = command.summary, .usage = {use_of(command)}};
+  if (command.takes_job && detail != Detail::kShort)
+    for (const char* const job : {" [options] SCRIPT.py [ARG]...", " [options] -- PROGRAM [ARG]..."})
+      page.usage.push_back({page.name + job, ""});
   if (detail != Detail::kShort) page.description = description_of(command);
   page.sections.push_back({.title = "Options", .blocks = option_items(own_options(command), detail)});
   return page;

@@ -18,6 +18,7 @@ struct Invocation {
   std::string argument;           // empty: not given
   std::string second;             // of a command that takes two; empty: not given
   std::vector<std::string> more;  // the words after the second, if that may be repeated
+  bool is_verbatim = false;       // of a command that takes a job: "--" came before its words
   const Environment& environment;
   const Times& times;
 
@@ -37,6 +38,9 @@ struct Command {
   const char* argument = "";    // how help writes it, in brackets if it may be left out; empty: there is none
   const char* second = "";      // the same for a second one
   bool second_repeats = false;  // it may be given several times
+  // The words behind the options are a job's, as those of the launcher are: a config with its overrides, a
+  // script, or a program. They are `argument` and `more`.
+  bool takes_job = false;
   std::span<const OptionEntry> options;
   bool rare = false;              // named alone in the help that fits a screen
   int (*run)(const Invocation&);  // the exit code of the contract

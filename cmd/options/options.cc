@@ -9,8 +9,9 @@ namespace dtrun::cmd {
 
 namespace {
 
-Result<Options> parse_in_order(const std::vector<std::string>& arguments, const Environment& environment) {
-  ASSIGN_OR_RETURN(OwnArguments own, own_arguments("dtrun", kOptions, arguments, environment));
+Result<Options> parse_in_order(const std::string& command, std::span<const OptionEntry> table,
+                               const std::vector<std::string>& arguments, const Environment& environment) {
+  ASSIGN_OR_RETURN(OwnArguments own, own_arguments(command, table, arguments, environment));
   Options options;
   options.values = std::move(own.values);
   options.short_help = own.short_help;
@@ -34,7 +35,13 @@ bool names_config(const Options& options) {
 
 Result<Options> parse_command_line(const std::vector<std::string>& arguments,
                                    const Environment& environment) {
-  ASSIGN_OR_RETURN(Options options, parse_in_order(arguments, environment));
+  return parse_command_line("dtrun", kOptions, arguments, environment);
+}
+
+Result<Options> parse_command_line(const std::string& command, std::span<const OptionEntry> table,
+                                   const std::vector<std::string>& arguments,
+                                   const Environment& environment) {
+  ASSIGN_OR_RETURN(Options options, parse_in_order(command, table, arguments, environment));
   if (!names_config(options) || std::ranges::none_of(options.program, is_option)) return options;
   std::vector<std::string> ordered(arguments.begin(), arguments.end() - std::ssize(options.program));
   std::vector<std::string> words, rest = std::move(options.program);
@@ -42,7 +49,7 @@ Result<Options> parse_command_line(const std::vector<std::string>& arguments,
     std::size_t count = 1;
     std::vector<std::string>& taker = is_option(rest.front()) ? ordered : words;
     if (is_option(rest.front())) {
-      ASSIGN_OR_RETURN(OwnArguments own, own_arguments("dtrun", kOptions, rest, environment));
+      ASSIGN_OR_RETURN(OwnArguments own, own_arguments(command, table, rest, environment));
       count = own.count;
     }
     const auto end = rest.begin() + static_cast<std::ptrdiff_t>(count);
@@ -50,7 +57,7 @@ Result<Options> parse_command_line(const std::vector<std::string>& arguments,
     rest.erase(rest.begin(), end);
   }
   ordered.insert(ordered.end(), words.begin(), words.end());
-  return parse_in_order(ordered, environment);
+  return parse_in_order(command, table, ordered, environment);
 }
 
 }  // namespace dtrun::cmd

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,5 +26,8 @@ bool names_config(const Options& options);
 // `arguments` without argv[0]. Options behind a config are dtrun's, too: a config takes overrides alone. A
 // failure has EX_USAGE.
 Result<Options> parse_command_line(const std::vector<std::string>& arguments, const Environment& environment);
+// The same of a subcommand that takes a job, with options of its own: `arguments` without its name.
+Result<Options> parse_command_line(const std::string& command, std::span<const OptionEntry> options,
+                                   const std::vector<std::string>& arguments, const Environment& environment);
 
 }  // namespace dtrun::cmd

@@ -1,15 +1,18 @@
 #include "cmd/plan/key_options.h"
 
+#include <unistd.h>
+
 #include "agent/system/core_files.h"
 
 namespace dtrun::cmd {
 namespace {
 
 // Only the coordinator's host shows a fresh key: from two nodes that each show one a user could take both.
+// And only on a terminal: others read a scheduler's log.
 Status no_key(const KeyQuestion& question, const std::string& why) {
-  const std::string key =
-      question.hosts() ? rendezvous::JobKey::random().text() + " (a fresh key)"
-                       : "KEY (dtrun on " + question.endpoint.host + " prints one, as `dtrun key` does)";
+  const bool shows = question.hosts() && isatty(STDERR_FILENO) == 1;
+  const std::string key = shows ? rendezvous::JobKey::random().text() + " (a fresh key)"
+                                : "KEY (the same on each, one that `dtrun key` prints)";
   return Status(kExitNoPermission, "no job key (" + why + "), and anybody who can connect to " +
                                        endpoint_text(question.endpoint) +
                                        " could join; on every node: export DTRUN_KEY=" + key +

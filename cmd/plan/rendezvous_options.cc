@@ -76,9 +76,11 @@ Result<std::optional<Endpoint>> find_endpoint(Draft& draft, bool is_static) {
   } else {
     RETURN_IF_ERROR(draft.read("master_addr", &draft.spec.rendezvous.master_address, parse_host));
   }
+  if (given) draft.spec.rendezvous.endpoint_from = endpoint->source;
   if (given) return given_endpoint(draft, *endpoint);
   if (one_node || draft.options.flag("standalone")) return no_place();
   if (draft.options.has("master_addr")) return endpoint_beside_master(draft);
+  if (draft.place) draft.spec.rendezvous.endpoint_from = draft.place->job;
   if (draft.place) return endpoint_of_place(draft);
   return usage(
       "several nodes need --rdzv_endpoint HOST[:PORT], the same on each: the host where the coordinator "
@@ -220,6 +222,7 @@ Status read_master_port(Draft& draft) {
 // Behind read_key.
 Status read_page(Draft& draft) {
   PageSpec& page = draft.spec.rendezvous.page;
+  page.in_pod = draft.environment("KUBERNETES_SERVICE_HOST") != nullptr;
   RETURN_IF_ERROR(draft.read("http_port", &page.port, parse_page_port));
   RETURN_IF_ERROR(draft.read("http_bind", &page.address, parse_numeric_address));
   return check_page(draft.options.given("http_bind"),
@@ -356,9 +359,11 @@ void tell_key_has_no_effect(const Draft& draft) {
 Status read_key(Draft& draft) {
   RendezvousSpec& rendezvous = draft.spec.rendezvous;
   const bool alone = stands_alone(draft);
-  if (alone) tell_key_has_no_effect(draft);
+  // A job on one node needs no key, but the tokens of its page may follow from one.
+  const bool for_page = alone && draft.options.has("http_bind");
+  if (alone && !for_page) tell_key_has_no_effect(draft);
   const std::vector<std::string> hosts = hosts_of(rendezvous.hosting);
-  Endpoint endpoint;
+  Endpoint endpoint{.host = for_page ? "*" : ""};
   if (!alone) endpoint = {.host = hosts.front(), .port = ports_of(rendezvous.hosting).front()};
   // The list's reach is that of its most exposed host.
   for (const std::string& host : hosts)
@@ -367,7 +372,7 @@ Status read_key(Draft& draft) {
                    find_key({.offer = key_offer(draft.options, draft.environment),
                              .environment = draft.environment,
                              .endpoint = endpoint,
-                             .only_asks = draft.options.flag("dry_run"),
+                             .only_asks = draft.options.flag("dry_run") || for_page,
                              .hosts = [&] {
                                const std::optional<bool> known = may_host(rendezvous.hosting);
                                return known ? *known : std::ranges::any_of(hosts, draft.machine.is_home);

@@ -1,8 +1,10 @@
 #include "proto/base/text_in.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <system_error>
@@ -14,31 +16,42 @@
 namespace dtrun {
 namespace {
 
-// Appends to `text` what can be read; the error that ended that, 0 for the end of the file.
-int append_file(const std::filesystem::path& path, std::string* text) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return errno;
+Status cannot_read(const std::filesystem::path& path, int error) {
+  return errno_status(kExitNoInput, path.string() + ": cannot be read", error);
+}
+
+// Appends to `text` what can be read.
+Status append_file(const std::filesystem::path& path, std::size_t most, std::string* text) {
+  ASSIGN_OR_RETURN(const Descriptor file, open_regular(path));
   char part[1 << 14];
   ssize_t n = 0;
-  while ((n = read(fd, part, sizeof part)) > 0 || (n < 0 && errno == EINTR))
+  while (text->size() < most &&
+         ((n = read(file.get(), part, std::min(sizeof part, most - text->size()))) > 0 ||
+          (n < 0 && errno == EINTR)))
     text->append(part, static_cast<std::size_t>(n > 0 ? n : 0));
-  const int error = n < 0 ? errno : 0;
-  close(fd);
-  return error;
+  return n < 0 ? cannot_read(path, errno) : Status();
 }
 
 }  // namespace
 
-Result<std::string> read_text(const std::filesystem::path& path) {
+Result<Descriptor> open_regular(const std::filesystem::path& path, int more_flags) {
+  Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | more_flags));
+  struct stat facts {};
+  if (!file.open() || fstat(file.get(), &facts) != 0) return cannot_read(path, errno);
+  if (S_ISDIR(facts.st_mode)) return cannot_read(path, EISDIR);
+  if (!S_ISREG(facts.st_mode)) return Status(kExitNoInput, path.string() + ": is no regular file");
+  return file;
+}
+
+Result<std::string> read_text(const std::filesystem::path& path, std::size_t most) {
   std::string text;
-  if (const int error = append_file(path, &text); error != 0)
-    return errno_status(kExitNoInput, path.string() + ": cannot be read", error);
+  RETURN_IF_ERROR(append_file(path, most, &text));
   return text;
 }
 
 std::string text_in(const std::filesystem::path& path) {
   std::string text;
-  append_file(path, &text);
+  (void)append_file(path, std::string::npos, &text);
   return text;
 }
 

@@ -2,17 +2,23 @@
 // a directory or of a process in /proc that has just ended.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 
+#include "proto/base/descriptor.h"
 #include "proto/core/status.h"
 
 namespace dtrun {
 
-// EX_NOINPUT: the path and why it cannot be read.
-Result<std::string> read_text(const std::filesystem::path& path);
+// A regular file, to be read: a FIFO's opener would wait for a writer, and a device may have no end.
+// `more_flags`: of open(). EX_NOINPUT: the path and why it cannot be read.
+Result<Descriptor> open_regular(const std::filesystem::path& path, int more_flags = 0);
+
+// Its text, but no more than `most` bytes of it. EX_NOINPUT likewise.
+Result<std::string> read_text(const std::filesystem::path& path, std::size_t most = std::string::npos);
 
 // As far as it can be read, empty if it cannot be: of a process that ends meanwhile /proc has the begin, or
 // nothing.

@@ -11,6 +11,8 @@ struct Times {
 
   // A launcher and an agent on another host that hear nothing from each other for this long are parted.
   Duration launcher_silence{60000};
+  // A host whose name is unknown for so long is none: names of starting containers appear late.
+  Duration unknown_name{15000};
   // A coordinator answers a Join within a millisecond, but ten thousand at once take it some seconds.
   Duration answer{10000};
   // A connection to a coordinator with a key: from its arrival to its TLS hello, and from the beginning of

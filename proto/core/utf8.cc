@@ -3,15 +3,33 @@
 #include <algorithm>
 #include <cstring>
 
+#include "proto/core/text.h"
+
 namespace dtrun {
 namespace {
 
-// Control characters of ASCII, and those from U+0080 to U+009F in ISO 6429: U+009B begins a sequence as ESC [
-// does.
-bool is_control(std::string_view character) {
+// REQUIRES: a whole character.
+char32_t code_point(std::string_view character) {
   const auto first = static_cast<unsigned char>(character[0]);
-  if (first == 0xc2) return static_cast<unsigned char>(character[1]) < 0xa0;
-  return (first < 0x20 && first != '\t' && first != '\n') || first == 0x7f;
+  char32_t code = character.size() == 1 ? first : first & (0x7fu >> character.size());
+  for (const char c : character.substr(1)) code = code << 6 | (static_cast<unsigned char>(c) & 0x3fu);
+  return code;
+}
+
+// Control characters of ASCII, and those from U+0080 to U+009F in ISO 6429: U+009B begins a sequence as ESC [
+// does. And format characters that hide, or show text in another order than it is in. The joiners U+200C and
+// U+200D are parts of words and emoji.
+bool is_control(std::string_view character) {
+  struct Range {
+    char32_t first, last;
+  };
+  static constexpr Range kUnseen[] = {{0x7f, 0x9f},     {0xad, 0xad},      {0x61c, 0x61c},   {0x200b, 0x200b},
+                                      {0x200e, 0x200f}, {0x2028, 0x202e},  {0x2060, 0x206f}, {0xfeff, 0xfeff},
+                                      {0xfff9, 0xfffb}, {0xe0000, 0xe007f}};
+  const char32_t code = code_point(character);
+  if (code < 0x7f) return code < 0x20 && code != '\t' && code != '\n';
+  return std::ranges::any_of(kUnseen,
+                             [=](const Range& range) { return code >= range.first && code <= range.last; });
 }
 
 bool is_within(char c, char first, char last) { return first <= c && c <= last; }
@@ -95,6 +113,16 @@ std::string printable(std::string_view text) {
     text.remove_prefix(character.size());
   }
   return out;
+}
+
+std::string printable_lines(std::string_view text, std::size_t most) {
+  std::string out;
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  for (const std::string& line : split(text)) out += printable(line) + "\n";
+  if (!out.empty()) out.pop_back();
+  if (out.size() <= most) return out;
+  const std::size_t line = out.find('\n', out.size() - most);
+  return "..." + (line == std::string::npos ? printable(out.substr(out.size() - most)) : out.substr(line));
 }
 
 std::string printable_line(std::string_view text) {

@@ -26,9 +26,12 @@ std::optional<std::size_t> invalid_utf8_at(std::string_view bytes);
 std::string_view overwritten(std::string_view line);
 
 // The part after the last carriage return (as a terminal would show it), without escape sequences (colours,
-// ECMA-48), and with '?' for other control characters and for bytes that are not UTF-8. Newlines and tabs
-// stay.
+// ECMA-48), and with '?' for other control characters, for those that hide or turn text around (U+202E), and
+// for bytes that are not UTF-8. Newlines and tabs stay.
 std::string printable(std::string_view text);
+// The same of each line, without newlines at the end: the last `most` bytes of it if it is longer, from a
+// line's beginning if there is one. The innermost frames of a traceback, which name the fault, come last.
+std::string printable_lines(std::string_view text, std::size_t most = 16u << 10);
 // The same as one line: a space for each newline.
 std::string printable_line(std::string_view text);
 

@@ -40,7 +40,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kProbeTimeout{1000};
 constexpr milliseconds kOnlyOthersIsPermanent{15000};  // a coordinator of a row of ports starts with its step
-constexpr milliseconds kUnknownNameIsPermanent{15000};  // names of starting containers appear late
+
 // Attempts, each of Times::answer: a coordinator may be stopped, or starved, for a while.
 constexpr int kSilentIsPermanent = 2;
 // Hosts that have just started agree within this time on one that leads.
@@ -287,10 +287,10 @@ Core::Attempt Core::attempt() {
 Core::Attempt Core::unresolved(const std::string& error) {
   if (!unknown_since_) unknown_since_ = Clock::now();
   // The name of a container that is started again is unknown until then.
-  const bool permanent =
-      !watch_ && !ever_connected_ && Clock::now() - *unknown_since_ >= kUnknownNameIsPermanent;
+  const auto unknown_for = std::chrono::duration_cast<milliseconds>(Clock::now() - *unknown_since_);
+  const bool permanent = !watch_ && !ever_connected_ && unknown_for >= options_.times.unknown_name;
   return {.why = unavailable("the host name \"" + host_ + "\" of the rendezvous endpoint " + endpoint() +
-                             " does not resolve (" + error + "); check --rdzv_endpoint"),
+                             " does not resolve (" + error + "); it is from " + options_.endpoint_from),
           .permanent = permanent,
           .same_anywhere = true};
 }

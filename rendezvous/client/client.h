@@ -34,7 +34,8 @@ struct Received {
 // The stream is gone or could not be made; the client tries again by itself until closed.
 struct Disconnected {
   Status why;  // EX_UNAVAILABLE, or EX_NOPERM of a key; names the endpoint and the finding there
-  // No use to try again: the name is unknown for 15 s, another program is there, or it has another key.
+  // No use to try again: the name is unknown for Times::unknown_name, another program is there, or it has
+  // another key.
   bool permanent = false;
   int attempt = 0;       // consecutive failures, from 1
   bool silent = false;   // the connection stood, and nothing came over it for keep_alive_timeout
@@ -47,7 +48,8 @@ struct KvDone {
 using ClientEvent = std::variant<Opened, Connected, Received, Disconnected, KvDone>;
 
 struct ClientOptions {
-  std::string host;  // name or numeric address
+  std::string host;                               // name or numeric address
+  std::string endpoint_from = "--rdzv_endpoint";  // where the host stands, for people
   int port = 0;
   // Other ports where the coordinator may be, tried in order: another program, or another run's coordinator,
   // may have taken `port`.

@@ -79,7 +79,7 @@ std::optional<std::uint32_t> owner_of(std::string_view table, const SocketAddres
   return std::nullopt;
 }
 
-bool is_own_name(std::string_view host, const std::vector<std::string>& names) {
+bool is_own_name(std::string_view host) {
   const bool bracketed = host.starts_with('[');
   const std::size_t end = bracketed ? host.find(']') : host.find(':');
   if (bracketed && end == host.npos) return false;
@@ -90,8 +90,7 @@ bool is_own_name(std::string_view host, const std::vector<std::string>& names) {
   std::string name(bracketed ? host.substr(1, end - 1) : host.substr(0, end));
   std::ranges::transform(name, name.begin(),
                          [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  if (name == "localhost" || name == "127.0.0.1" || name == "::1") return true;
-  return std::ranges::find(names, name) != names.end();
+  return name == "localhost" || name == "127.0.0.1" || name == "::1";
 }
 
 bool same_secret(std::string_view one, std::string_view other) {

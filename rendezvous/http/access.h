@@ -1,6 +1,6 @@
 // Decides who may look at the page of a job. A connection from the same machine is known by the user who
 // opened it, whom the kernel names; others need a token. A browser may be led here by any web site under a
-// name of that site's (DNS rebinding), so the name that it asks for must be one of this host's. Pure.
+// name of that site's (DNS rebinding), so the name that it asks for must be that of loopback. Pure.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ bool is_loopback(const SocketAddress& address);
 std::optional<std::uint32_t> owner_of(std::string_view table, const SocketAddress& peer,
                                       const SocketAddress& own);
 
-// True if the Host of a request names this server: loopback, or one of `names`, with any port.
-bool is_own_name(std::string_view host, const std::vector<std::string>& names);
+// True if the Host of a request names loopback, with any port.
+bool is_own_name(std::string_view host);
 
 // In a time that does not depend on where they differ.
 bool same_secret(std::string_view one, std::string_view other);

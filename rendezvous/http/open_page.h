@@ -22,8 +22,9 @@ struct PageOptions {
 // The page shows what `server` tells, which must outlive it, and the server's status says where the page is.
 Result<std::unique_ptr<HttpServer>> open_page(Server& server, const PageOptions& options);
 
-// "http://127.0.0.1:40123; elsewhere: ssh -L 40123:127.0.0.1:40123 node1"
-std::string page_text(const std::string& address, const std::string& host);
+// "http://127.0.0.1:40123; elsewhere: ssh -L 40123:127.0.0.1:40123 node1". `in_pod`: of Kubernetes, whose
+// name is the host's, and to which no ssh leads.
+std::string page_text(const std::string& address, const std::string& host, bool in_pod);
 
 // True for an address that this host's processes alone can connect to.
 bool is_loopback_text(const std::string& address);

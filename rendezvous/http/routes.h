@@ -25,12 +25,12 @@ struct HttpRequest {
 struct Site {
   // Server::look()
   std::function<std::vector<RunView>(const std::string& run_id, const HistoryMark& mark)> look;
-  std::function<std::string(const std::string& run_id)> token;  // that opens the run; empty: none does
+  // That opens the run; of no run ("") the metrics of all. Empty: none does.
+  std::function<std::string(const std::string& run_id)> token;
   // The answer to Prometheus; `wall_now`: seconds since 1970.
   std::function<std::string(std::span<const v1::RunStatus> runs, double wall_now)> metrics;
-  std::string version;             // of this dtrun
-  std::string endpoint;            // of the coordinator, as `dtrun status` says it
-  std::vector<std::string> names;  // of this host, in small letters, beside those of loopback
+  std::string version;   // of this dtrun
+  std::string endpoint;  // of the coordinator, as `dtrun status` says it
 };
 
 // A stream of server-sent events on one run, as far as it got.

@@ -1,6 +1,7 @@
 // Asio's one thread carries all connections. Limits against those who only take: bytes of a request, time for
-// it, connections at once. When all places are taken, the connection that has waited longest for a request
-// goes, so whoever holds connections open does not keep others out.
+// it, connections at once. When all places are taken, the connection that has waited longest for its other
+// end goes, for a request or for that end to read. So whoever holds connections open does not keep others
+// out, and those of the job's own user have places of their own.
 #include "rendezvous/http/server.h"
 
 #include <arpa/inet.h>
@@ -44,7 +45,7 @@ namespace http = beast::http;
 using Error = beast::error_code;
 using Tcp = asio::ip::tcp;
 
-constexpr std::size_t kMostConnections = 64, kMostStreams = 32;
+constexpr std::size_t kMostConnections = 64, kPlacesOfOwnUser = 40, kMostStreams = 32;
 constexpr std::uint32_t kMostHeaderBytes = 8192;
 constexpr auto kRequestTime = 10s;  // from its first byte, or since the connection began, to its last
 constexpr auto kWriteTime = 30s, kLingerTime = 1s, kStreamPeriod = 1s;
@@ -76,14 +77,17 @@ class AnySession {
   virtual void abort() = 0;
 };
 
-// What the connections share; of the one thread.
-class Hall {
- public:
-  explicit Hall(const Site& site) : site(site) {}
+struct Places {
+  std::size_t most;
+  std::size_t taken = 0;
+  std::list<AnySession*> waiting = {};  // for their other ends, the longest first
+};
 
+// What the connections share; of the one thread.
+struct Hall {
   const Site& site;
-  std::size_t connections = 0, streams = 0;
-  std::list<AnySession*> idle;  // those that wait for a request, the longest first
+  Places own_users, others;
+  std::size_t streams = 0;
 };
 
 template <typename Stream>
@@ -91,21 +95,25 @@ class Session final : public AnySession, public std::enable_shared_from_this<Ses
  public:
   template <typename... More>
   Session(Hall& hall, bool trusted, Tcp::socket socket, More&... more)
-      : hall_(hall), trusted_(trusted), stream_(std::move(socket), more...), timer_(stream_.get_executor()) {
-    ++hall_.connections;
+      : hall_(hall),
+        places_(trusted ? hall.own_users : hall.others),
+        trusted_(trusted),
+        stream_(std::move(socket), more...),
+        timer_(stream_.get_executor()) {
+    ++places_.taken;
   }
   ~Session() override {
-    hall_.idle.remove(this);
-    --hall_.connections;
+    places_.waiting.remove(this);
+    --places_.taken;
     if (event_stream_) --hall_.streams;
   }
 
   void start() {
     if constexpr (requires { stream_.async_handshake(asio::ssl::stream_base::server, [](Error) {}); }) {
       lowest().expires_after(kRequestTime);
-      hall_.idle.push_back(this);
+      places_.waiting.push_back(this);
       stream_.async_handshake(asio::ssl::stream_base::server, [self = this->shared_from_this()](Error error) {
-        self->hall_.idle.remove(self.get());
+        self->places_.waiting.remove(self.get());
         if (!error) self->read();
       });
     } else {
@@ -125,7 +133,7 @@ class Session final : public AnySession, public std::enable_shared_from_this<Ses
     parser_.emplace();
     parser_->header_limit(kMostHeaderBytes);
     lowest().expires_after(kRequestTime);
-    hall_.idle.push_back(this);
+    places_.waiting.push_back(this);
     parse();
   }
 
@@ -142,7 +150,7 @@ class Session final : public AnySession, public std::enable_shared_from_this<Ses
   }
 
   void came(Error error) {
-    hall_.idle.remove(this);
+    places_.waiting.remove(this);
     if (error == http::error::header_limit)
       return reply({.status = 431, .body = "the request is too long\n"}, true);
     if (error && error.category() == make_error_code(http::error::bad_version).category() &&
@@ -177,7 +185,12 @@ class Session final : public AnySession, public std::enable_shared_from_this<Ses
 
   void write(const Handler& handler) {
     lowest().expires_after(kWriteTime);
-    asio::async_write(stream_, asio::buffer(text_), handler);
+    places_.waiting.push_back(this);
+    asio::async_write(stream_, asio::buffer(text_),
+                      [self = this->shared_from_this(), handler](Error error, std::size_t bytes) {
+                        self->places_.waiting.remove(self.get());
+                        handler(error, bytes);
+                      });
   }
 
   void begin_text(const HttpReply& made, bool last) {
@@ -232,6 +245,7 @@ class Session final : public AnySession, public std::enable_shared_from_this<Ses
   }
 
   Hall& hall_;
+  Places& places_;
   const bool trusted_;
   Stream stream_;
   asio::steady_timer timer_;
@@ -245,7 +259,12 @@ class Session final : public AnySession, public std::enable_shared_from_this<Ses
 class BeastServer final : public HttpServer {
  public:
   BeastServer(HttpOptions options, int listener, int port)
-      : options_(std::move(options)), listener_(listener), port_(port), hall_(options_.site) {}
+      : options_(std::move(options)),
+        listener_(listener),
+        port_(port),
+        hall_{.site = options_.site,
+              .own_users = {.most = kPlacesOfOwnUser},
+              .others = {.most = kMostConnections - (options_.identity ? 0 : kPlacesOfOwnUser)}} {}
 
   ~BeastServer() override {
     if (context_) context_->stop();
@@ -300,14 +319,16 @@ class BeastServer final : public HttpServer {
     }
     const bool six = options_.address.find(':') != std::string::npos;
     Tcp::socket socket(*context_, six ? Tcp::v6() : Tcp::v4(), fd);
-    if (hall_.connections >= kMostConnections) {
-      if (hall_.idle.empty()) return;
-      hall_.idle.front()->abort();
-    }
     Error gone;
     const Tcp::endpoint peer = socket.remote_endpoint(gone), own = socket.local_endpoint(gone);
     if (gone) return;
-    const bool trusted = is_of_own_user(peer, own);
+    // With TLS anybody may come by a proxy of the user's, or of root's.
+    const bool trusted = !tls_ && is_of_own_user(peer, own);
+    Places& places = trusted ? hall_.own_users : hall_.others;
+    if (places.taken >= places.most) {
+      if (places.waiting.empty()) return;
+      places.waiting.front()->abort();
+    }
     if (tls_)
       std::make_shared<Session<beast::ssl_stream<beast::tcp_stream>>>(hall_, trusted, std::move(socket),
                                                                       *tls_)

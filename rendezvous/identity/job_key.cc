@@ -2,14 +2,12 @@
 
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
-#include <openssl/err.h>
 #include <openssl/kdf.h>
 #include <openssl/params.h>
 #include <sys/random.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -23,12 +21,10 @@ namespace {
 
 constexpr std::string_view kPrefix = "dtk1_";
 constexpr std::size_t kEncoded = (JobKey::kBytes * 8 + 5) / 6;
-// The least estimated entropy of a text. The text does not show how it was made, so this only keeps out
-// passwords that a person would make up. `openssl rand -hex 16` has at least 90 bits.
+// Of a key in hexadecimal digits: a certificate lets an attacker check a guess. The least estimated entropy
+// keeps out what a person would type; `openssl rand -hex 16` has at least 90 bits.
+constexpr std::size_t kLeastDigits = 32;
 constexpr double kLeastBits = 64;
-// Each guess takes 128 MiB and half a second (RFC 7914).
-constexpr std::uint64_t kScryptCost = 1 << 17, kScryptMemory = std::uint64_t{192} << 20;
-constexpr std::uint32_t kScryptBlock = 8, kScryptLanes = 1;
 
 // The entropy of a text whose letters were drawn as often as they occur in it.
 double bits_of(std::string_view text) {
@@ -59,29 +55,6 @@ void hkdf(const void* secret, std::size_t secret_size, std::string_view info, un
   if (!context || EVP_KDF_derive(context.get(), out, size, parameters) != 1) std::abort();
 }
 
-// False for want of memory.
-bool stretch(std::string_view secret, unsigned char* out, std::size_t size) {
-  const std::unique_ptr<EVP_KDF, decltype(&EVP_KDF_free)> kdf(EVP_KDF_fetch(nullptr, "SCRYPT", nullptr),
-                                                              EVP_KDF_free);
-  const std::unique_ptr<EVP_KDF_CTX, decltype(&EVP_KDF_CTX_free)> context(EVP_KDF_CTX_new(kdf.get()),
-                                                                          EVP_KDF_CTX_free);
-  char salt[] = "dtrun job key 2";
-  std::uint64_t cost = kScryptCost, memory = kScryptMemory;
-  std::uint32_t block = kScryptBlock, lanes = kScryptLanes;
-  const OSSL_PARAM parameters[] = {
-      OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_PASSWORD, const_cast<char*>(secret.data()),
-                                        secret.size()),
-      OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_SALT, salt, sizeof salt - 1),
-      OSSL_PARAM_construct_uint64(OSSL_KDF_PARAM_SCRYPT_N, &cost),
-      OSSL_PARAM_construct_uint32(OSSL_KDF_PARAM_SCRYPT_R, &block),
-      OSSL_PARAM_construct_uint32(OSSL_KDF_PARAM_SCRYPT_P, &lanes),
-      OSSL_PARAM_construct_uint64(OSSL_KDF_PARAM_SCRYPT_MAXMEM, &memory),
-      OSSL_PARAM_construct_end()};
-  const bool done = context && EVP_KDF_derive(context.get(), out, size, parameters) == 1;
-  ERR_clear_error();
-  return done;
-}
-
 }  // namespace
 
 JobKey JobKey::random() {
@@ -94,7 +67,8 @@ Result<JobKey> JobKey::parse(std::string_view text, const std::string& source) {
   const auto refuse = [&](const std::string& why) {
     return Status(kExitNoPermission, source + ": " + why +
                                          "; a job key is \"dtk1_\" and 43 letters and digits, as `dtrun key` "
-                                         "prints one");
+                                         "prints one, or at least 32 hexadecimal digits, as `openssl rand "
+                                         "-hex 16` does");
   };
   text = trimmed(text);
   if (text.empty()) return refuse("there is no key");
@@ -108,14 +82,11 @@ Result<JobKey> JobKey::parse(std::string_view text, const std::string& source) {
     OPENSSL_cleanse(bytes->data(), bytes->size());
     return key;
   }
-  if (text.find_first_of(" \t\r\n") != std::string_view::npos) return refuse("this is more than one word");
-  if (bits_of(text) < kLeastBits) return refuse("this secret is too easy to guess");
-  std::array<unsigned char, kBytes> stretched{};
-  if (!stretch(text, stretched.data(), stretched.size()))
-    return Status(kExitUnavailable,
-                  source + ": a secret that `dtrun key` did not make takes 128 MiB of memory to read");
-  hkdf(stretched.data(), stretched.size(), "secret", key.bytes_.data(), kBytes);
-  OPENSSL_cleanse(stretched.data(), stretched.size());
+  if (text.find_first_not_of("0123456789abcdefABCDEF") != std::string_view::npos ||
+      text.size() < kLeastDigits)
+    return refuse("this is no key");
+  if (bits_of(text) < kLeastBits) return refuse("this key is too easy to guess");
+  hkdf(text.data(), text.size(), "secret", key.bytes_.data(), kBytes);
   return key;
 }
 
@@ -124,6 +95,12 @@ std::string JobKey::text() const { return std::string(kPrefix) + to_base64url(by
 std::string JobKey::fingerprint() const {
   std::array<unsigned char, 4> bytes{};
   derive("fingerprint", bytes.data(), bytes.size());
+  return hexadecimal(bytes);
+}
+
+std::string JobKey::page_token(const std::string& run_id) const {
+  std::array<unsigned char, 16> bytes{};
+  derive("dtrun page of run " + run_id, bytes.data(), bytes.size());
   return hexadecimal(bytes);
 }
 

@@ -18,10 +18,9 @@ class JobKey {
   // From the kernel's random source.
   static JobKey random();
 
-  // Parses the form that text() writes, or any other secret that is not too short or too monotonous. Other
-  // secrets are stretched by scrypt first, which takes half a second and 128 MiB: a certificate lets an
-  // attacker check a guess. Space around the text is ignored. `source`: where the text was found; the text
-  // itself never gets into a message.
+  // Parses the form that text() writes, or 32 hexadecimal digits and more that are not too monotonous. Space
+  // around the text is ignored. `source`: where the text was found; the text itself never gets into a
+  // message.
   static Result<JobKey> parse(std::string_view text, const std::string& source);
 
   // "dtk1_" and 43 letters, digits, - and _.
@@ -30,6 +29,10 @@ class JobKey {
   // Tells two keys apart, and nothing else: 8 hexadecimal digits.
   std::string fingerprint() const;
   const std::string& source() const { return source_; }  // for people; "": unknown
+
+  // Opens the page of one run and nothing else, that of "" the metrics of all. The same on every host that
+  // may be the coordinator.
+  std::string page_token(const std::string& run_id) const;
 
   // Bytes that follow from the key and `purpose` alone (HKDF-SHA256, RFC 5869).
   void derive(std::string_view purpose, unsigned char* bytes, std::size_t size) const;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <openssl/crypto.h>
+#include <poll.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -92,9 +93,17 @@ Result<JobKey> read_key(int fd, const std::string& what) {
   return whose.ok() ? std::move(key) : Result<JobKey>(whose);
 }
 
-Result<JobKey> read_key_file(const std::filesystem::path& file, const std::string& what) {
-  const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
+Result<JobKey> read_key_file(const std::filesystem::path& file, const std::string& what,
+                             std::chrono::milliseconds patience) {
+  const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (fd < 0) return errno_status(kExitNoInput, what, errno);
+  pollfd writer{.fd = fd, .events = POLLIN, .revents = 0};
+  if (poll(&writer, 1, static_cast<int>(patience.count())) == 0) {
+    close(fd);
+    return Status(kExitNoInput, what + ": it is a FIFO, and no key came through it within " +
+                                    std::to_string(patience.count() / 1000) + " s");
+  }
+  fcntl(fd, F_SETFL, 0);
   return read_key(fd, what);
 }
 

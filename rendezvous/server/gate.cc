@@ -38,6 +38,9 @@ constexpr Millis kNoFilesPause = 100, kFullPause = 10;
 constexpr int kBatch = 16;
 // Of a `dtrun store`; an agent has as many (agent/system/resource_limits.cc).
 constexpr std::size_t kMostFiles = 512;
+// A handshake that ends so soon after the peer's last bytes failed at what they, or the answer, said. One
+// that ends later was given up, as on a loaded machine: nothing is known of its key.
+constexpr Millis kJustNow = 2000;
 
 std::size_t quarter_of_files() {
   rlimit limit{};
@@ -56,6 +59,12 @@ int listen_on(const addrinfo& address) {
   close(fd);
   errno = error;
   return -1;
+}
+
+bool spoke_just_now(int fd) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_last_data_recv < kJustNow;
 }
 
 // Every address that the text means: "localhost" has two, and all addresses are "::" if there is IPv6.
@@ -222,7 +231,7 @@ void Gate::look_at(std::uint64_t id, std::uint32_t events) {
   const auto& [fd, peer] = found->second;
   if (queue_.is_handshaking(id)) {
     if ((events & (EPOLLHUP | EPOLLERR)) == 0) return;
-    note_refused(peer);
+    if (spoke_just_now(fd)) note_refused(peer);
     queue_.failed(id);
     return let_go(id);
   }

@@ -1,6 +1,7 @@
 #include "rendezvous/wire/grpc_setup.h"
 
 #include <absl/synchronization/mutex.h>
+#include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
 #include <grpcpp/create_channel_posix.h>
 #include <sys/socket.h>
@@ -20,7 +21,10 @@ constexpr std::string_view kUnix = "unix:";
 void silence_unless_debugging() {
   const char* level = std::getenv("DTRUN_LOG_LEVEL");
   const std::string_view chosen = level != nullptr ? level : "";
-  if (chosen != "debug" && chosen != "trace") gpr_set_log_function([](gpr_log_func_args*) {});
+  if (chosen == "debug" || chosen == "trace") return;
+  gpr_set_log_function([](gpr_log_func_args*) {});
+  // A message with a text that is no UTF-8 is refused to its sender; it need not be a line here, too.
+  google::protobuf::SetLogHandler(nullptr);
 }
 
 // The distribution builds Abseil with its search for lock cycles, which keeps a graph of all of gRPC's locks.

@@ -8,8 +8,8 @@
 
 namespace dtrun::rendezvous {
 
-// gRPC's own log goes nowhere unless DTRUN_LOG_LEVEL is debug or trace, and its callback threads live as long
-// as the process. Call before any other use of gRPC; calls after the first do nothing.
+// The logs of gRPC and of protobuf go nowhere unless DTRUN_LOG_LEVEL is debug or trace, and its callback
+// threads live as long as the process. Call before any other use of gRPC; calls after the first do nothing.
 void set_up_grpc();
 
 // "10.0.0.1:29400", "[fd00::1]:29400"; "unix:/tmp/a" unchanged. `host` may be a list_text():

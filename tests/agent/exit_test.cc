@@ -172,6 +172,24 @@ TEST_CASE("an error file in torch's format is part of the report") {
 }
 
 TEST_CASE(
+    "a long message on why a worker ends is cut, and one beyond all measure is that worker's fault alone") {
+  for (const int size : {140'000, 5'000'000, 20'000'000}) {
+    CAPTURE(size);
+    const std::string script = "{ printf '{\"fault\": {\"exit_code\": 5, \"message\": \"begin '; head -c " +
+                               std::to_string(size) +
+                               " /dev/zero | tr '\\0' m; printf ' end\"}}\\n'; } >&$DTRUN_CONTROL_FD; exit 5";
+    Process job(agent({"--", "/bin/sh", "-c", script}));
+    CHECK(job.wait() == 5);
+    CHECK(contains(job.err(), "mmm end\n") == (size < 16 << 20));
+    CHECK(job.err().size() < 64 << 10);
+  }
+}
+
+TEST_CASE("an error file that is a FIFO is none") {
+  CHECK(Process(agent({"--", "/bin/sh", "-c", "mkfifo $TORCHELASTIC_ERROR_FILE; exit 3"})).wait() == 3);
+}
+
+TEST_CASE(
     "a worker sees only its three descriptors, the control socket, an empty signal mask and default "
     "dispositions") {
   Process job(agent_with({}, {"descriptors"}));

@@ -42,6 +42,7 @@ const Identity kIdentity{.member_id = "id", .host = "b", .address = "10.0.0.2", 
 
 Assignment running() {
   Assignment assignment;
+  assignment.hosts = {"a", "b"};
   assignment.generation = 7;
   assignment.world_size = 6;
   assignment.restart_count = 2;
@@ -115,6 +116,8 @@ TEST_CASE("an agent that comes back says all that a coordinator which knows noth
   CHECK(join.membership_changes() == 8);
   CHECK(join.crash_history().alike() == 9);
   CHECK(join.goodput().down() == 2.5);
+  CHECK(std::vector<std::string>(join.seat_hosts().begin(), join.seat_hosts().end()) ==
+        std::vector<std::string>{"a", "b"});
   CHECK(join.age_ms() == 1004);
   CHECK(join.hosts());
   CHECK(join.device() == "cuda");
@@ -129,9 +132,10 @@ TEST_CASE("an agent that was in no generation says so, and that any node rank wi
   CHECK(message.generation() == 0);
   CHECK(message.join().group_rank() == -1);
   CHECK(message.join().node_rank() == -1);
-  CHECK(silent(message.join()) ==
-        std::set<std::string>{"node_count", "first_rank", "world_size", "restart_count", "membership_changes",
-                              "crash_history", "goodput", "age_ms", "hosts", "command", "workers", "term"});
+  CHECK(silent(message.join()) == std::set<std::string>{"node_count", "first_rank", "world_size",
+                                                        "restart_count", "membership_changes",
+                                                        "crash_history", "goodput", "age_ms", "hosts",
+                                                        "command", "workers", "term", "seat_hosts"});
 }
 
 TEST_CASE("a program's words are told as far as people read them, and are always text") {

@@ -300,10 +300,10 @@ TEST_CASE("without a home nodes beyond loopback refuse, and a dry run makes noth
   const Ended refused = run(far, homeless);
   CHECK(refused.exit_code == 77);
   CHECK(contains(refused.err, "no job key (/nonexistent/config/dtrun/key cannot be made: "));
-  CHECK(contains(refused.err, "KEY (dtrun on 192.0.2.1 prints one"));
+  CHECK(contains(refused.err, "export DTRUN_KEY=KEY (the same on each"));
   const Ended store = run({kDtrun, "store", "--port", "0"}, homeless);
   CHECK(store.exit_code == 77);
-  CHECK(contains(store.err, "export DTRUN_KEY=dtk1_"));
+  CHECK(contains(store.err, "export DTRUN_KEY=KEY (the same on each"));  // a pipe may be a scheduler's log
   std::vector<std::string> dry = far;
   dry.insert(dry.begin() + 1, "--dry_run");
   CHECK(run(dry, user_of(site)).exit_code == 0);

@@ -39,8 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                   .token = [](const std::string&) { return kToken; },
                   .metrics = [](std::span<const v1::RunStatus> runs,
                                 double now) { return JobMetrics().text(runs, {}, now, ""); },
-                  .endpoint = "e",
-                  .names = {"node1"}};
+                  .endpoint = "e"};
   HttpRequest request{.method = "GET", .target = next_line(&text)};
   request.host = next_line(&text);
   request.authorization = next_line(&text);

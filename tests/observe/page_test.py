@@ -7,6 +7,7 @@ processes, and by those who mean no good.
 
 import concurrent.futures
 import contextlib
+import hmac
 import http.client
 import json
 import os
@@ -214,6 +215,36 @@ class HttpTest(unittest.TestCase):
                 list(waiting.map(rest_of, slow))
             self.assertLess(watch.fair(), 60)
 
+    def test_another_user_who_reads_no_answer_keeps_nobody_out(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can be another user")
+        attack = (
+            "import socket, sys, time\n"
+            "held = []\n"
+            "while True:\n"
+            "    while len(held) < 64:\n"
+            "        s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048); s.settimeout(2)\n"
+            "        try:\n"
+            "            s.connect(('127.0.0.1', int(sys.argv[1])))\n"
+            "            s.sendall(b'GET /dygraph.js HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n' * 150); held.append(s)\n"
+            "        except OSError: s.close()\n"
+            "    print('held', flush=True)\n"
+            "    time.sleep(0.1)\n"
+            "    for s in held[:]:\n"
+            "        try:\n"
+            "            s.setblocking(False)\n"
+            "            if s.recv(1, socket.MSG_PEEK) == b'': raise OSError\n"
+            "        except BlockingIOError: pass\n"
+            "        except OSError: held.remove(s); s.close()\n")
+        words = ["setpriv", f"--reuid={NOBODY}", "--clear-groups", sys.executable, "-c", attack, str(self.job.address.port)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as attacker:
+            try:
+                for _ in range(4):
+                    self.assertTrue(attacker.stdout.readline())
+                    self.assertEqual(self.job.ask("/api/v1/runs")[0], 200)
+            finally:
+                attacker.kill()
+
     def test_too_many_streams_are_refused(self):
         with contextlib.ExitStack() as held:
             answers = []
@@ -254,11 +285,37 @@ class BoundTest(unittest.TestCase):
                 return answer.status, answer.read().decode()
 
         self.assertEqual(ask("/api/v1/runs")[0], 403)  # by the job's own user, too
+        self.assertEqual(ask("/metrics")[0], 403)
         link = urllib.parse.urlsplit(job.link())
         status, body = ask("/api/v1/runs?" + link.query)
         self.assertEqual((status, json.loads(body)[0]["run_id"]), (200, job.id))
         with job.connect(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n") as plain:
             self.assertNotIn(b"HTTP/1.1 200", rest_of(plain))
+
+    def test_at_all_addresses_loopback_is_trusted_no_more_and_metrics_have_a_token_of_their_own(self):
+        os.environ["DTRUN_KEY"] = digits = "0123456789abcdef0123456789abcdef"
+        self.addCleanup(os.environ.pop, "DTRUN_KEY")
+        job = Job("--http_bind", "0.0.0.0", *SLEEP)
+        self.addCleanup(job.end)
+        trusting = ssl.create_default_context()
+        trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+
+        def ask(path, host):
+            with contextlib.closing(http.client.HTTPSConnection("127.0.0.1", job.address.port, context=trusting)) as connection:
+                connection.request("GET", path, headers={"Host": host})
+                answer = connection.getresponse()
+                return answer.status, answer.read().decode()
+
+        def hkdf(secret, info, size):  # RFC 5869, for up to 32 bytes
+            extracted = hmac.digest(b"dtrun job key 1", secret, "sha256")
+            return hmac.digest(extracted, info + b"\1", "sha256")[:size]
+
+        token = hkdf(hkdf(digits.encode(), b"secret", 32), b"dtrun page of run ", 16).hex()
+        for path in ("/", "/api/v1/runs", "/metrics", "/api/v1/runs?token=" + token):
+            self.assertEqual(ask(path, "localhost")[0], 403, path)
+        status, body = ask("/metrics?token=" + token, "10.1.2.3:29401")
+        self.assertEqual(status, 200)
+        self.assertIn(job.id, body)
 
 
 class BrowserTest(unittest.TestCase):

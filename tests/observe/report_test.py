@@ -8,6 +8,7 @@ import json
 import math
 import os
 import pathlib
+import resource
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,67 @@ def run(*words, code=0):
     done = subprocess.run([DTRUN, *words], capture_output=True, text=True, check=False)
     assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr
+
+
+NOBODY = 65534
+
+
+class ForeignTest(unittest.TestCase):
+    """Folders of runs may be anybody's."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="dtrun-report-test-")))
+
+    def test_what_is_no_regular_file_is_told_and_left_out(self):
+        for number, (file, make) in enumerate((file, make) for file in ("metrics.jsonl", "config.json", "report.json", "events.jsonl")
+                                              for make in (os.mkfifo, lambda path: os.symlink("/dev/zero", path), os.mkdir)):
+            run_folder = self.folder / str(number)
+            run_folder.mkdir()
+            make(run_folder / file)
+            if file != "events.jsonl":
+                (run_folder / "events.jsonl").write_text("")
+            done = subprocess.run([DTRUN, "report", run_folder, "-o", self.folder / "page.html"], capture_output=True, text=True,
+                                  timeout=60, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)))
+            self.assertEqual(done.returncode, 0, (file, done.stderr))
+            page = (self.folder / "page.html").read_text()
+            self.assertIn(file + (": cannot be read: Is a directory" if make is os.mkdir else ": is no regular file"), page)
+            subprocess.run([DTRUN, "status", run_folder], capture_output=True, timeout=60, check=False)
+
+    def test_a_line_without_end_is_one_that_cannot_be_read(self):
+        with open(self.folder / "metrics.jsonl", "w", encoding="utf-8") as out:
+            line = '{"event": "train", "step": %d, "loss": 1, "time": 1}\n'
+            out.write(line % 1 + "x" * (17 << 20) + "\n" + line % 2)
+        told = json.loads(run("report", "--json", self.folder))
+        self.assertEqual(told["facts"]["steps"], 2)
+
+    def test_what_the_folders_owner_does_not_own_is_not_shown_to_others(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can be two users")
+        self.folder.chmod(0o755)
+        secret, attacker = self.folder / "home", NOBODY - 1
+        secret.mkdir(mode=0o700)
+        (secret / "config.json").write_text('{"auth": "SECRET4711"}')
+        for path in (secret, secret / "config.json"):
+            os.chown(path, NOBODY, NOBODY)
+        for name in ("output_dir", "link"):
+            folder = self.folder / name
+            folder.mkdir()
+            folder.chmod(0o777)
+            output = secret if name == "output_dir" else folder
+            start = {"event": "start", "time": 1.0, "host": "h", "agent": 1, "run_id": "r", "output_dir": str(output)}
+            (folder / "events.jsonl").write_text(json.dumps(start))
+            if name == "link":
+                (folder / "config.json").symlink_to(secret / "config.json")
+            for path in (folder, folder / "events.jsonl"):
+                os.chown(path, attacker, attacker)
+            dtrun = shutil.copy(DTRUN, self.folder / "dtrun")
+            done = subprocess.run([dtrun, "report", folder], user=NOBODY, group=NOBODY, extra_groups=[], umask=0o022, cwd="/",
+                                  capture_output=True, text=True, check=False, env={"PATH": os.environ["PATH"], "HOME": str(secret)})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            page = folder / "report.html"
+            self.assertNotIn("SECRET4711", page.read_text())
+            self.assertIn("has another owner than", page.read_text())
+            self.assertEqual(page.stat().st_mode & 0o077, 0)
 
 
 def job(output, *words, dtrun=DTRUN):

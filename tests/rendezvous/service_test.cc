@@ -546,6 +546,22 @@ TEST_CASE("a name that does not resolve is named") {
   CHECK(failure->why.message().find("nosuch.invalid") != std::string::npos);
 }
 
+TEST_CASE("a name that stays unknown is given up after the time for it, which may be none") {
+  ClientOptions options{.host = "nosuch.invalid", .port = 29400};
+  options.times.unknown_name = std::chrono::milliseconds(1);
+  TestAgent once("a", options);
+  options.times.unknown_name = Times::Duration::max();
+  TestAgent always("a", options);
+  auto given_up = once.next<Disconnected>();
+  while (given_up && !given_up->permanent) given_up = once.next<Disconnected>();
+  CHECK(given_up);
+  for (int i = 0; i < 4; ++i) {
+    const auto failure = always.next<Disconnected>();
+    REQUIRE(failure);
+    CHECK_FALSE(failure->permanent);
+  }
+}
+
 TEST_CASE("a taken port is refused with its name, even if it is another coordinator's") {
   const auto server = start_server();
   const auto second = Server::start({.bind_address = "127.0.0.1", .port = server->port()});

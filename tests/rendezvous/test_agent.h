@@ -44,16 +44,15 @@ class TestAgent {
   TestAgent(std::string name, const std::string& host, int port,
             milliseconds keep_alive_timeout = milliseconds(15000), const std::optional<JobKey>& key = {},
             const std::vector<int>& more_ports = {}, const Times& times = {})
-      : name_(std::move(name)) {
-    ClientOptions options;
-    options.keep_alive_timeout = keep_alive_timeout;
-    options.host = host;
-    options.port = port;
-    options.key = key;
-    options.more_ports = more_ports;
-    options.times = times;
-    client_ = Client::start(options, [this](ClientEvent event) { push(std::move(event)); });
-  }
+      : TestAgent(std::move(name), {.host = host,
+                                    .port = port,
+                                    .more_ports = more_ports,
+                                    .key = key,
+                                    .keep_alive_timeout = keep_alive_timeout,
+                                    .times = times}) {}
+  TestAgent(std::string name, const ClientOptions& options)
+      : name_(std::move(name)),
+        client_(Client::start(options, [this](ClientEvent event) { push(std::move(event)); })) {}
 
   void send(v1::FromAgent message) {
     message.set_generation(generation_);

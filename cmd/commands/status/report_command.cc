@@ -1,3 +1,6 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <string>
 
@@ -39,6 +42,9 @@ Result<ReportedRun> find_run(const std::string& given) {
 
 int write_page(const std::string& page, const std::filesystem::path& file) {
   if (file == "-") return answer(page);
+  // What a reader may read of another user's run, the page's other readers need not.
+  struct stat folder {};
+  if (stat(file.parent_path().c_str(), &folder) == 0 && folder.st_uid != geteuid()) umask(077);
   const Status status = replace_text(file, page);
   if (!status.ok()) return fail(Status(status.exit_code(), status.message() + "; -o FILE writes elsewhere"));
   return answer("wrote " + file.string() + "\n");

@@ -1,13 +1,15 @@
 #include "cmd/commands/status/run_folder.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <fstream>
-#include <sstream>
 
 #include "agent/report_file.h"
+#include "cmd/history/lines.h"
+#include "proto/base/text_in.h"
 #include "proto/core/exit_codes.h"
 #include "proto/core/text.h"
 #include "proto/json/json.h"
@@ -39,19 +41,48 @@ std::vector<fs::path> runs_in(const fs::path& folder) {
   return paths;
 }
 
-// A stream to read, or a remark on why there is none. A file that is not there is none if `may_lack`.
-std::ifstream open(const fs::path& file, bool may_lack, std::vector<std::string>* remarks) {
-  errno = 0;
-  std::ifstream stream(file, std::ios::binary);
+std::optional<uid_t> owner_of(const fs::path& path) {
+  struct stat facts {};
+  return stat(path.c_str(), &facts) == 0 ? std::optional(facts.st_uid) : std::nullopt;
+}
+
+// A report is made for others to read, and a folder of another user may have links to what its reader alone
+// may read. The reader's own files may lie in such a folder, as in the root of a volume.
+bool belongs(const fs::path& file, int fd) {
+  struct stat opened {
+  }, entry{};
+  if (fstat(fd, &opened) != 0 || lstat(file.c_str(), &entry) != 0) return false;
+  const bool is_link = entry.st_ino != opened.st_ino || entry.st_dev != opened.st_dev || opened.st_nlink > 1;
+  return opened.st_uid == owner_of(file.parent_path()) || (!is_link && opened.st_uid == geteuid());
+}
+
+// A file to read, or a remark on why there is none. One that is not there is none if `may_lack`.
+Descriptor open(const fs::path& file, bool may_lack, std::vector<std::string>* remarks) {
   std::error_code ignored;
-  const bool there = fs::exists(file, ignored);
-  if (there && fs::is_directory(file, ignored)) {
-    remarks->push_back(file.string() + " is a directory");
-    stream.setstate(std::ios::failbit);
-  } else if (!stream && (there || !may_lack)) {
-    remarks->push_back(file.string() + ": " + std::strerror(errno != 0 ? errno : EIO));
+  if (may_lack && !fs::exists(fs::symlink_status(file, ignored))) return {};
+  Result<Descriptor> opened = open_regular(file);
+  if (!opened.ok()) {
+    remarks->push_back(opened.status().message());
+    return {};
   }
-  return stream;
+  if (belongs(file, opened.value().get())) return std::move(opened).value();
+  remarks->push_back(file.string() + " has another owner than its folder, and is left out");
+  return {};
+}
+
+std::ifstream stream_of(const Descriptor& file) {
+  return std::ifstream("/proc/self/fd/" + std::to_string(file.get()), std::ios::binary);
+}
+
+// A document's text; more than kMostOfLine of it is none.
+std::optional<std::string> document_in(const fs::path& file, std::vector<std::string>* remarks) {
+  const Descriptor opened = open(file, true, remarks);
+  if (!opened.open()) return std::nullopt;
+  std::string text(kMostOfLine + 1, '\0');
+  std::ifstream stream = stream_of(opened);
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  return text;
 }
 
 void remark_unreadable(const fs::path& file, int lines, std::vector<std::string>* remarks) {
@@ -61,34 +92,46 @@ void remark_unreadable(const fs::path& file, int lines, std::vector<std::string>
 }
 
 Json read_json(const fs::path& file, std::vector<std::string>* remarks) {
-  std::ifstream stream = open(file, true, remarks);
-  if (!stream) return nullptr;
-  auto json = parse_json(stream);
+  const std::optional<std::string> text = document_in(file, remarks);
+  if (!text) return nullptr;
+  auto json = text->size() > kMostOfLine ? Json() : parse_json(*text);
   if (json.is_object()) return json;
   remarks->push_back(file.string() + " is no JSON object, and is left out");
   return nullptr;
 }
 
 JobLife read_life(const fs::path& file, double alive_at, std::vector<std::string>* remarks) {
-  std::ifstream stream = open(file, false, remarks);
+  const Descriptor opened = open(file, false, remarks);
   JobLife life;
-  if (stream) life = read_events(stream, alive_at);
+  if (opened.open()) {
+    std::ifstream stream = stream_of(opened);
+    life = read_events(stream, alive_at);
+  }
   remark_unreadable(file, life.unreadable, remarks);
   return life;
 }
 
 MetricsLog read_log(const fs::path& file, std::vector<std::string>* remarks) {
-  std::ifstream stream = open(file, true, remarks);
+  const Descriptor opened = open(file, true, remarks);
   MetricsLog log;
-  if (stream) log = read_metrics(stream);
+  if (opened.open()) {
+    std::ifstream stream = stream_of(opened);
+    log = read_metrics(stream);
+  }
   remark_unreadable(file, log.unreadable, remarks);
   return log;
 }
 
 // Metrics and config are in the output directory, which may be another folder than that of the events.
-fs::path output_dir_of(const fs::path& folder, const std::string& in_events) {
+fs::path output_dir_of(const fs::path& folder, const std::string& in_events,
+                       std::vector<std::string>* remarks) {
   std::error_code ignored;
-  return fs::exists(folder / kMetrics, ignored) || in_events.empty() ? folder : fs::path(in_events);
+  if (fs::exists(folder / kMetrics, ignored) || in_events.empty()) return folder;
+  if (owner_of(in_events) == owner_of(folder)) return in_events;
+  if (fs::exists(in_events, ignored))
+    remarks->push_back("the output_dir, " + in_events + ", has another owner than " + folder.string() +
+                       ", and is left out: name it instead");
+  return folder;
 }
 
 }  // namespace
@@ -126,9 +169,8 @@ std::string run_id_in(const RunFolder& folder) {
 }
 
 std::optional<agent::EndedJob> end_in(const RunFolder& folder) {
-  std::ostringstream text;
-  text << std::ifstream(folder.path / kReport, std::ios::binary).rdbuf();
-  return agent::ended_job_of(text.str());
+  std::vector<std::string> ignored;
+  return agent::ended_job_of(document_in(folder.path / kReport, &ignored).value_or(""));
 }
 
 RunRecord read_run(const RunFolder& folder, const std::string& name) {
@@ -136,7 +178,7 @@ RunRecord read_run(const RunFolder& folder, const std::string& name) {
       .name = name, .metrics = {}, .life = {}, .report = {}, .config = {}, .remarks = folder.remarks};
   std::vector<std::string> told_below;
   const std::string in_events = read_life(folder.path / kEvents, 0, &told_below).output_dir;
-  const fs::path output = output_dir_of(folder.path, in_events);
+  const fs::path output = output_dir_of(folder.path, in_events, &record.remarks);
   record.metrics = read_log(output / kMetrics, &record.remarks);
   record.life = read_life(folder.path / kEvents, record.metrics.last_time, &record.remarks);
   record.report = read_json(folder.path / kReport, &record.remarks);

@@ -11,15 +11,17 @@ namespace dtrun::cmd::slurm_test {
 using test::contains;
 
 TEST_CASE("a batch script has what was asked for, and no line of what was not") {
-  const std::string script = slurm_script({.name = "mnist",
-                                           .nodes = {4, 4},
-                                           .max_restarts = 10,
-                                           .config = "/home/ada/it's.json",
-                                           .overrides = {"train.max_steps=3", "data.path=a b"}});
+  const std::string script =
+      slurm_script({.name = "mnist",
+                    .nodes = {4, 4},
+                    .max_restarts = 10,
+                    .options = {"--log_dir=my logs"},
+                    .words = {"/home/ada/it's.json", "train.max_steps=3", "data.path=a b"}});
   CHECK(script.starts_with("#!/bin/bash\n"));
-  for (const char* line : {"\n#SBATCH --job-name=mnist\n", "\n#SBATCH --nodes=4\n",
-                           "dtrun --max_restarts 10 --shutdown_timeout 290 '/home/ada/it'\\''s.json' "
-                           "train.max_steps=3 'data.path=a b'\n"})
+  for (const char* line :
+       {"\n#SBATCH --job-name=mnist\n", "\n#SBATCH --nodes=4\n",
+        "dtrun --max_restarts 10 --shutdown_timeout 290 '--log_dir=my logs' '/home/ada/it'\\''s.json' "
+        "train.max_steps=3 'data.path=a b'\n"})
     CHECK_MESSAGE(contains(script, line), line);
   for (const char* word : {"gpu", "--time", "--partition", "--no-kill", "@s"})
     CHECK_MESSAGE(!contains(script, word), word);
@@ -27,7 +29,7 @@ TEST_CASE("a batch script has what was asked for, and no line of what was not") 
 
 TEST_CASE("a job's name is a word that sbatch takes") {
   const auto line_of = [](const std::string& name) {
-    const std::string script = slurm_script({.name = name, .config = "/c.json"});
+    const std::string script = slurm_script({.name = name, .words = {"/c.json"}});
     const std::size_t at = script.find("\n#SBATCH --job-name=") + 1;
     return script.substr(at, script.find('\n', at) - at);
   };
@@ -46,13 +48,19 @@ TEST_CASE("a time limit is one of those that sbatch takes") {
     CHECK_FALSE_MESSAGE(is_slurm_time(bad), bad);
 }
 
+TEST_CASE("what stands in a line of #SBATCH is one word") {
+  for (const char* good : {"gpu", "gpu,cpu", "a100-80g", "A_1.x"}) CHECK_MESSAGE(is_slurm_word(good), good);
+  for (const char* bad : {"", "a b", "a\n#SBATCH --exclusive", "a;b", "$(id)", "a'"})
+    CHECK_FALSE_MESSAGE(is_slurm_word(bad), bad);
+}
+
 TEST_CASE("a range of nodes is asked for as one, and GPUs have a worker each") {
   const std::string script = slurm_script({.name = "mnist",
                                            .nodes = {2, 4},
                                            .gpus = 8,
                                            .time = "2:00:00",
                                            .partition = "a100",
-                                           .config = "/c.json"});
+                                           .words = {"/c.json"}});
   CHECK_FALSE(contains(script, "#SBATCH --ntasks"));
   for (const char* line :
        {"\n#SBATCH --nodes=2-4\n", "\n#SBATCH --gpus-per-node=8\n", "\n#SBATCH --time=2:00:00\n",

@@ -40,7 +40,7 @@ Pods::Pods(const std::vector<std::string>& words) : dns_host_("dns", "") {
   REQUIRE_MESSAGE(made.exit_code == 0, made.err);
   name_ = between(made.out, "      subdomain: \"", "\"");
   const std::string config = file("job.json", between(made.out, "  job.json: |\n", "---\n"));
-  file("key", between(made.out, "stringData: {key: \"", "\"}"));
+  file("key", output_of({"base64", "-d", file("encoded", between(made.out, "data: {key: \"", "\""))}));
   std::filesystem::permissions(folder_ / "key",
                                std::filesystem::perms(0440));  // the manifest's defaultMode
   arguments_ =

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/fanotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -176,20 +177,20 @@ TEST_CASE("a cable that is cut while an agent looks at its files and says nothin
   const SshHosts hosts{{.hosts = alike(kHosts, impatient())}};
   const std::string config = hosts.shared() / "job.json";
   write_text(config, read_text(kConfig));
-  // An agent looks at the teacher's config, which is on node1 a pipe to which nobody writes.
+  // An agent looks at the teacher's config, which node1's file system does not open.
   for (int i = 0; i < kHosts; ++i)
-    output_of(hosts.at_login({"ssh", SshHosts::name(i),
-                              "mkdir teacher && touch teacher/model.safetensors && " +
-                                  (i == 1 ? "mkfifo" : "cp " + config) + " teacher/config.json"}));
+    output_of(hosts.at_login(
+        {"ssh", SshHosts::name(i),
+         "mkdir teacher && touch teacher/model.safetensors && cp " + config + " teacher/config.json"}));
+  Descriptor held(fanotify_init(FAN_CLASS_CONTENT | FAN_CLOEXEC, O_RDONLY));
+  const std::string teacher = hosts.seen_from_here(1, "/home/ada/teacher/config.json");
+  REQUIRE(fanotify_mark(held.get(), FAN_MARK_ADD, FAN_OPEN_PERM, AT_FDCWD, teacher.c_str()) == 0);
   // ssh gives up later than the launcher's word that a host does not answer (8 s), sooner than the launcher.
   Process job(
       launch(hosts, kHosts,
              joined(kAlert, {"--nproc_per_node", "1", config, "train.distill_from=/home/ada/teacher"})));
-  const std::string pipe = hosts.seen_from_here(1, "/home/ada/teacher/config.json");
-  int writer = -1;  // opens once there is a reader, which then waits for what is written
-  REQUIRE_MESSAGE(
-      eventually([&] { return (writer = open(pipe.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)) >= 0; }),
-      job.err());
+  pollfd opened{.fd = held.get(), .events = POLLIN, .revents = 0};
+  REQUIRE_MESSAGE(eventually([&] { return poll(&opened, 1, 0) == 1; }), job.err());
   hosts.cut(1);
   // The launcher soon reports that node1 does not answer, and its last known work once ssh gives up.
   CHECK_MESSAGE(job.wait_for_err("node1: no answer"), job.err());
@@ -199,7 +200,6 @@ TEST_CASE("a cable that is cut while an agent looks at its files and says nothin
   CHECK_MESSAGE(ended.exit_code == 69, ended.err);
   CHECK_FALSE(contains(ended.err, "signal 127"));  // ssh's 255
   for (int i = 0; i < kHosts; ++i) CHECK_MESSAGE(is_idle(hosts, i, kLimit), running_on(hosts, i));
-  close(writer);
 }
 
 TEST_CASE("after a cable is cut, nothing of the job is left on either side of it") {

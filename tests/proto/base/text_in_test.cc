@@ -1,6 +1,7 @@
 #include "proto/base/text_in.h"
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include "proto/core/exit_codes.h"
 #include "tests/support/files.h"
@@ -25,6 +26,17 @@ TEST_CASE("what cannot be read is empty, or told with the reason") {
   CHECK(directory.exit_code() == kExitNoInput);
   CHECK(directory.message() == folder.path().string() + ": cannot be read: Is a directory");
   CHECK(none.message() == (folder.path() / "none").string() + ": cannot be read: No such file or directory");
+}
+
+TEST_CASE("no more is read than asked for, and of regular files alone") {
+  const test::Folder folder;
+  test::write_text(folder.path() / "file", std::string(40'000, 'x'));
+  CHECK(read_text(folder.path() / "file", 20'000).value().size() == 20'000);
+  REQUIRE(mkfifo((folder.path() / "fifo").c_str(), 0600) == 0);
+  for (const std::filesystem::path& special : {folder.path() / "fifo", std::filesystem::path("/dev/zero")}) {
+    CHECK(text_in(special).empty());
+    CHECK(read_text(special).status().message() == special.string() + ": is no regular file");
+  }
 }
 
 }  // namespace dtrun::text_in_test

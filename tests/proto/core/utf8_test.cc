@@ -45,11 +45,22 @@ TEST_CASE("printable text is valid UTF-8 without control characters, as a termin
   CHECK(printable("\x1b]0;\nb") == "?]0;\nb");
   CHECK(printable("\x1b[1\nm") == "?[1\nm");
   CHECK(printable("\u0080\u009b31m\u009d52;c;\u009f\u00a0\u0100\x7f") == "??31m?52;c;?\u00a0\u0100?");  // C1
+  // Characters that hide, or turn text around; the joiners of words and emoji stay.
+  CHECK(printable("a\u202eb\u2066c\u200bd\ufeffe\u2028f\u00adg\U000e0041h\u061ci") == "a?b?c?d?e?f?g?h?i");
+  CHECK(printable("\u0645\u06cc\u200c\u062e \U0001f468\u200d\U0001f469") ==
+        "\u0645\u06cc\u200c\u062e \U0001f468\u200d\U0001f469");
   CHECK(printable("\xff\xc3(\xe2\x82") ==
         "?"
         "?(?"
         "?");
   CHECK(printable("\xc0\x80\xed\xa0\x80") == "?????");
+}
+
+TEST_CASE("of a long text the end is kept, line by line, without what a terminal would obey") {
+  CHECK(printable_lines("one\r\n\x1b[31mtwo\n\n") == "one\ntwo");
+  const std::string text = printable_lines(std::string(20'000, 'a') + "\n" + std::string(10'000, 'b'));
+  CHECK(text == "...\n" + std::string(10'000, 'b'));
+  CHECK(printable_lines(std::string(100'000, 'c')).size() <= (16 << 10) + 3);
 }
 
 }  // namespace

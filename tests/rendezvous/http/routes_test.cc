@@ -47,8 +47,7 @@ struct Coordinator {
             .metrics = [this](std::span<const v1::RunStatus> runs,
                               double wall_now) { return metrics.text(runs, {}, wall_now, "0.1.0"); },
             .version = "0.1.0",
-            .endpoint = "node1:29400",
-            .names = {}};
+            .endpoint = "node1:29400"};
   }
 };
 
@@ -118,6 +117,14 @@ TEST_CASE("who is not trusted needs the token of a run, and then sees this run a
                               .host = "localhost",
                               .authorization = "Bearer token of job7"};
   CHECK(answer(by_header, false, coordinator.site(), kWall).status == 200);
+  // A browser that a foreign site led here has no token, and a token is enough under any name of this host.
+  CHECK(answer({.method = "GET", .target = "/api/v1/runs/job7?" + token, .host = "10.0.0.7:29401"}, false,
+               coordinator.site(), kWall)
+            .status == 200);
+  // A Prometheus has the token of no run, for the metrics of all.
+  CHECK(get(coordinator, "/metrics?token=token+of+", false).body.find("a/b") != std::string::npos);
+  CHECK(get(coordinator, "/metrics?" + token, false).body.find("a/b") == std::string::npos);
+  CHECK(get(coordinator, "/api/v1/runs?token=token+of+", false).status == 403);
   Site closed = coordinator.site();
   closed.token = [](const std::string&) { return ""; };
   CHECK(answer({.method = "GET", .target = "/api/v1/runs/job7?token=", .host = "localhost"}, false, closed,

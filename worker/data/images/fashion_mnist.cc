@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -33,8 +34,11 @@ IdxPair names_of(Split split) {
 Result<fs::path> find_file(const fs::path& directory, const std::string& name) {
   std::error_code error;
   if (!fs::exists(directory, error)) {
-    return bad_input(directory, "there is no such directory; set data.path to the directory with " + name +
-                                    ".gz, or install the package dataset-fashion-mnist");
+    const bool in_pod = std::getenv("KUBERNETES_SERVICE_HOST") != nullptr;
+    const char* const way_out = in_pod ? ".gz: of the image, or of a claim (--volume CLAIM=/PATH:ro)"
+                                       : ".gz, or install the package dataset-fashion-mnist";
+    return bad_input(directory,
+                     "there is no such directory; set data.path to the directory with " + name + way_out);
   }
   std::string dotted = name;
   dotted[name.rfind("-idx")] = '.';
