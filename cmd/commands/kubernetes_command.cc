@@ -205,7 +205,9 @@ constinit const Command kKubernetesCommand{
         "pod is replaced.\n\n"
         "  dtrun kubernetes --image registry/dtrun:1 --nnodes 3 -o job.yaml CONFIG.json\n"
         "  kubectl apply -f job.yaml\n\n"
-        "Options of dtrun, such as --log_dir and --recovery, are those of the pods' dtrun.\n\n"
+        "Options of dtrun (dtrun --help), such as --log_dir and --recovery, are those of the pods' dtrun, "
+        "but "
+        "for those of one node or of named hosts.\n\n"
         "docs/kubernetes.md tells what the objects do, and how a job goes on when a pod is lost.",
     .argument = "CONFIG.json",
     .second = "[KEY=VALUE]",

@@ -169,7 +169,7 @@ TEST_CASE("a damaged checkpoint is passed over, by name, for the one before it")
 TEST_CASE("an endpoint that does not resolve ends with 69 and the name") {
   refuses({kDtrun, "--nnodes", "2", "--rdzv_endpoint", "nosuch.invalid:29400", "--rdzv_conf",
            "join_timeout=" + std::to_string(soon(std::chrono::seconds(3)).count()), "--", "true"},
-          69, {"nosuch.invalid"});
+          69, {"nosuch.invalid", "it is from --rdzv_endpoint"});
 }
 
 TEST_CASE("an endpoint where something else listens ends with 69 and says so") {

@@ -219,7 +219,7 @@ class HttpTest(unittest.TestCase):
         if os.geteuid() != 0:
             self.skipTest("only root can be another user")
         attack = (
-            "import socket, sys, time\n"
+            "import socket, sys\n"
             "held = []\n"
             "while True:\n"
             "    while len(held) < 64:\n"
@@ -229,7 +229,7 @@ class HttpTest(unittest.TestCase):
             "            s.sendall(b'GET /dygraph.js HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n' * 150); held.append(s)\n"
             "        except OSError: s.close()\n"
             "    print('held', flush=True)\n"
-            "    time.sleep(0.1)\n"
+            "    sys.stdin.readline()\n"
             "    for s in held[:]:\n"
             "        try:\n"
             "            s.setblocking(False)\n"
@@ -237,11 +237,13 @@ class HttpTest(unittest.TestCase):
             "        except BlockingIOError: pass\n"
             "        except OSError: held.remove(s); s.close()\n")
         words = ["setpriv", f"--reuid={NOBODY}", "--clear-groups", sys.executable, "-c", attack, str(self.job.address.port)]
-        with subprocess.Popen(words, stdout=subprocess.PIPE) as attacker:
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as attacker:
             try:
                 for _ in range(4):
                     self.assertTrue(attacker.stdout.readline())
                     self.assertEqual(self.job.ask("/api/v1/runs")[0], 200)
+                    attacker.stdin.write(b"\n")
+                    attacker.stdin.flush()
             finally:
                 attacker.kill()
 

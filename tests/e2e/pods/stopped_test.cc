@@ -82,6 +82,7 @@ TEST_CASE("the first pod, which `kubectl logs job/NAME` shows, shows the progres
     return contains(job.pods().container(index).err(), "done: 200 steps");
   };
   CHECK_MESSAGE(shows(0), job.pods().said());
+  CHECK(contains(job.pods().said(), "watch: kubectl port-forward fashion-mnist-convnet-"));
   CHECK_FALSE(shows(1));
   CHECK_FALSE(shows(2));
 }

@@ -9,11 +9,18 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <ctime>
 #include <future>
+#include <mutex>
 #include <optional>
+#include <string>
+#include <thread>
 #include <vector>
+
+#include "tests/support/clock.h"
 
 namespace dtrun::rendezvous::gate_test {
 namespace {
@@ -66,6 +73,34 @@ TEST_CASE("a gate that may not open another file waits until it may, and takes n
   CHECK(1000 * (std::clock() - began) / CLOCKS_PER_SEC < 50);
   none.reset();
   for (const int one : {first.get(), second.get(), before, fd}) close(one);
+}
+
+// Whether people hear of a peer whose two handshakes end at once, or are given up after `silence`.
+bool hears_of(std::chrono::milliseconds silence) {
+  std::atomic<int> handed = 0, told = 0;
+  const auto gate = Gate::open("127.0.0.1", 0, 50, {}, [&](const std::string&) { ++told; });
+  std::array<int, 2> here{}, there{};
+  gate->start([&](int fd) { there[static_cast<std::size_t>(handed++)] = fd; });
+  for (int& fd : here) {
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    connect_and_greet(fd, gate->port());
+  }
+  std::mutex mutex;
+  std::condition_variable nobody;  // the gate has none of its own
+  std::unique_lock lock(mutex);
+  CHECK(test::wait_for(nobody, lock, std::chrono::seconds(20), [&] { return handed == 2; }));
+  std::this_thread::sleep_for(silence);  // by the kernel's clock, which no test can set
+  for (const int fd : here) close(fd);
+  for (const int fd : there) {
+    shutdown(fd, SHUT_RDWR);
+    close(fd);
+  }
+  return test::wait_for(nobody, lock, std::chrono::milliseconds(500), [&] { return told > 0; });
+}
+
+TEST_CASE("another key is told of a handshake that fails, and not of one that is given up") {
+  CHECK(hears_of(std::chrono::milliseconds(0)));
+  CHECK_FALSE(hears_of(std::chrono::milliseconds(2100)));
 }
 
 }  // namespace
